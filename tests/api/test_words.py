@@ -17,7 +17,6 @@ from htagraph.agents.desk import Desk
 from htagraph.agents.files import Root
 from htagraph.agents.tools import TOOLS
 from htagraph.cli.main import VERBS, main
-from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.explain.edge_bounds import BoundRules
 from htagraph.graph import TraceGraph
@@ -27,7 +26,7 @@ from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary, in_word
 from htagraph.model.rules import Evidence, Rule
 from htagraph.questions import QUESTIONS, check_options
 from htagraph.synonyms import SYNONYMS, VERBS_OF_ANSWERS, Target, targets_of
-from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 
 ROOT = Path(__file__).parents[2]
 _ROW = re.compile(r"^\| ((?:`[^`]+`(?:, )?)+) \| ", re.MULTILINE)
@@ -193,7 +192,7 @@ def test_every_kind_of_edge_but_the_sink_has_a_rule():
 def test_every_kind_of_edge_says_what_its_time_went_to():
     """A span is named by its work; ranks that meet and windows that end are no edges of a graph."""
     own = {EdgeKind.SPAN, EdgeKind.COLLECTIVE, EdgeKind.SINK}
-    of_edge = BoundRules.of(compile_events(timeline("cpu 1 |[op]"))).of_edge
+    of_edge = BoundRules.of(drawn_dag("cpu 1 |[op]")).of_edge
     missing = [kind.name for kind in EdgeKind if of_edge[kind] == Bound.UNKNOWN_WAITS]
 
     assert set(missing) == {kind.name for kind in own}, (

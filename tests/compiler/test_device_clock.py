@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from htagraph import Trace, TraceGraph, load
+from htagraph import TraceGraph, load
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path
@@ -17,6 +17,7 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import Cause, EdgeKind, EventKind
 from htagraph.queries.quality import quality
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag, drawn_graph
 from tests.real_traces import TRACES, case, located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -33,9 +34,7 @@ _NAMES = {
 def _compiled(drawing: str, **names: str) -> Dag:
     """Graph of a drawing with short names."""
     known = {**_NAMES, **names}
-    return compile_events(
-        timeline(drawing, names={name: known[name] for name in known if f"[{name} " in drawing})
-    )
+    return drawn_dag(drawing, names={name: known[name] for name in known if f"[{name} " in drawing})
 
 
 def test_a_copy_that_ends_after_its_blocking_call_moves_the_device_clock_back(arrows):
@@ -212,7 +211,7 @@ def test_three_waits_show_that_the_device_clock_is_ahead(n, is_held, shift_us, a
 @pytest.mark.parametrize(("early_us", "shift_us"), [(1_000, 1_000), (1_100, 0)])
 def test_work_begins_a_millisecond_before_its_launch_at_most(early_us, shift_us):
     """No clock is off by more: then the launch is another one."""
-    dag = compile_events(timeline(f"cpu 1    |{'':{early_us}}[launch >a]\nstream 7 |[k1 <a]"))
+    dag = drawn_dag(f"cpu 1    |{'':{early_us}}[launch >a]\nstream 7 |[k1 <a]")
 
     assert dag.calibration.clock_shift_ns == 1_000 * shift_us
 
@@ -276,7 +275,7 @@ def test_a_saved_graph_keeps_how_its_clock_was_followed(tmp_path):
         cpu 1    |                                 [sync @*]
         stream 7 |[k1 <a    ]                [k2 <b             ]
     """
-    graph = Trace.from_events(timeline(drawing)).compile()
+    graph = drawn_graph(drawing)
     saved = TraceGraph.open(graph.save(tmp_path / "graph.npz"))
 
     assert len(graph.dag.calibration.clock_steps) == 1
@@ -307,7 +306,7 @@ def _launched(delays_us: list[int]) -> Dag:
     """Launches by calls of 12 us onto an idle device, each followed by its work after a delay."""
     calls = "".join(f"[launch >{i:02d}]".ljust(us + 10) for i, us in enumerate(delays_us))
     work = "".join(f"{'':{us}}[k <{i:02d}]".ljust(us + 10) for i, us in enumerate(delays_us))
-    return compile_events(timeline(f"cpu 1    |{calls}\nstream 7 |{work}"))
+    return drawn_dag(f"cpu 1    |{calls}\nstream 7 |{work}")
 
 
 def _launches(n: int, delay_us: int) -> Dag:
@@ -372,7 +371,7 @@ def test_overhead_is_up_to_four_floors_of_a_launch_and_two_between_queued_work()
 def test_the_gap_floor_is_what_a_hundredth_of_the_gaps_between_queued_work_takes_at_most():
     """One of 200 kernels begins at once, two after 1 us, all others after 3 us."""
     kernels = "[k <g]".join(["", "", *[" "] * 2, *["   "] * 197, ""])
-    dag = compile_events(timeline(f"cpu 1 |[graph >g]\nstream 7 |{'':9}[first <g{'':50}]{kernels}"))
+    dag = drawn_dag(f"cpu 1 |[graph >g]\nstream 7 |{'':9}[first <g{'':50}]{kernels}")
 
     assert dag.calibration.stream_floor_ns == 1_000
 
@@ -392,14 +391,12 @@ def test_no_launch_is_usual_beyond_sixteen_floors():
 
 def test_an_idle_stream_of_a_busy_device_measures_nothing():
     """Work of stream 9 may wait for that of stream 7; calls of 11 us stand in for a measurement."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30        40        50        60        70
-            cpu 1    |[launch >a][launch >b]
-            stream 7 |[busy                                                             ]
-            stream 9 |                                               [k <a]             [k <b]
-        """)
-    )
+    dag = drawn_dag("""
+        us       |0         10        20        30        40        50        60        70
+        cpu 1    |[launch >a][launch >b]
+        stream 7 |[busy                                                             ]
+        stream 9 |                                               [k <a]             [k <b]
+    """)
 
     assert dag.calibration.launch_latency_ns == 22_000
     assert _sample(dag) == (0, 20, "missing")
@@ -407,7 +404,7 @@ def test_an_idle_stream_of_a_busy_device_measures_nothing():
 
 def test_a_trace_without_launches_has_no_launch_latency_to_measure():
     """There is nothing to check, and nothing to say."""
-    assert _sample(compile_events(timeline("cpu 1 |[aten::mm]"))) == (0, 0, "good")
+    assert _sample(drawn_dag("cpu 1 |[aten::mm]")) == (0, 0, "good")
 
 
 def test_damaged_times_of_a_century_are_no_usual_launch():
@@ -433,7 +430,7 @@ def test_of_launch_and_stream_the_later_arrival_binds(ends_us, kind):
     cpu = f"{cpu:{begins}}[launch >cc]"
     work = f"{work:{begins + ends_us - 1}}] "
     work = f"{work:{begins + 16}}[k <cc]"
-    dag = compile_events(timeline(f"cpu 1    |{cpu}\nstream 7 |{work}"))
+    dag = drawn_dag(f"cpu 1    |{cpu}\nstream 7 |{work}")
     head = 2 * int(dag.events.ts_ns.argmax())
 
     assert dag.calibration.launch_latency_ns == 14_000

@@ -22,13 +22,14 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import EdgeKind
 from htagraph.synth import timeline
 from htagraph.trace import Trace
+from tests.drawn import drawn_dag
 from tests.synth.program import Launch, Machine, Program, Spend, Synchronize, Work
 from tests.synth.simulator import simulate
 
 
-def test_device_work_starts_after_the_start_of_its_launch(compiled, arrows):
+def test_device_work_starts_after_the_start_of_its_launch(arrows):
     """A kernel may start while its launch call still runs; only the call's start bounds it."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[launch >a             ]  [launch >b]
         stream 7 |     [k <a  ]                 [k <b ]
     """)
@@ -36,9 +37,9 @@ def test_device_work_starts_after_the_start_of_its_launch(compiled, arrows):
     assert arrows(dag, "launch") == [("cudaLaunchKernel<", "k<", 4), ("cudaLaunchKernel<", "k<", 4)]
 
 
-def test_an_api_call_is_a_launch_if_device_work_carries_its_correlation(compiled, arrows):
+def test_an_api_call_is_a_launch_if_device_work_carries_its_correlation(arrows):
     """No list of names decides, so a launch call that nobody has heard of works."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[cuLaunchKernelOfTomorrow >a]
         stream 7 |                  [k <a  ]
     """)
@@ -46,9 +47,9 @@ def test_an_api_call_is_a_launch_if_device_work_carries_its_correlation(compiled
     assert [tail for tail, _, _ in arrows(dag, "launch")] == ["cuLaunchKernelOfTomorrow<"]
 
 
-def test_one_graph_launch_has_many_kernels(compiled, arrows, rules):
+def test_one_graph_launch_has_many_kernels(arrows, rules):
     """All kernels of a CUDA graph replay share the correlation id of one launch."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[graph >a   ]
         stream 7 |     [k1 <a  ][k2 <a ]
         stream 9 |       [k3 <a   ]
@@ -62,9 +63,9 @@ def test_one_graph_launch_has_many_kernels(compiled, arrows, rules):
     }
 
 
-def test_work_of_one_stream_runs_in_order(compiled, arrows):
+def test_work_of_one_stream_runs_in_order(arrows):
     """The next kernel of a stream waits for the end of the one before, and the smallest gap."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[launch >a][launch >b][launch >c]
         stream 7 |                 [k1 <a     ] [k2 <b     ]  [k3 <c ]
     """)
@@ -72,9 +73,9 @@ def test_work_of_one_stream_runs_in_order(compiled, arrows):
     assert arrows(dag, "stream") == [("k1>", "k2<", 1), ("k2>", "k3<", 1)]
 
 
-def test_overlapping_work_of_one_stream_counts_its_overlap_once(compiled, arrows, rules):
+def test_overlapping_work_of_one_stream_counts_its_overlap_once(arrows, rules):
     """With programmatic dependent launch a kernel begins before the one before it ends."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[launch >a][launch >b]
         stream 7 |                         [k1 <a      ]
         stream 7 |                                   [k2 <b      ]
@@ -84,9 +85,9 @@ def test_overlapping_work_of_one_stream_counts_its_overlap_once(compiled, arrows
     assert rules(dag, "stream") == {"k2<": "stream overlap"}
 
 
-def test_work_launched_while_other_work_of_its_stream_runs_is_bound_by_its_launch(compiled):
+def test_work_launched_while_other_work_of_its_stream_runs_is_bound_by_its_launch():
     """Streams of a file need not be real queues: work launched meanwhile did not wait."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[launch >a]                   [launch >b]
         stream 7 |       [k1 <a                                       ]
         stream 7 |                                    [k2 <b ]
@@ -96,9 +97,9 @@ def test_work_launched_while_other_work_of_its_stream_runs_is_bound_by_its_launc
     assert ("launch" if dag.edges.kind[dag.binding[k2]] == 2 else "other") == "launch"
 
 
-def test_device_work_before_its_launch_moves_the_device_clock(compiled):
+def test_device_work_before_its_launch_moves_the_device_clock():
     """No kernel starts before the call that launched it: the device clock is behind by as much."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |     [launch >a]      [launch >b]
         stream 7 |  [k1 <a ]            [k2 <b ]
     """)
@@ -109,7 +110,7 @@ def test_device_work_before_its_launch_moves_the_device_clock(compiled):
     assert len(dag.rejected.edges) == 0
 
 
-def test_correlation_zero_links_nothing(compiled, arrows):
+def test_correlation_zero_links_nothing(arrows):
     """Some tools write 0 for every event: that id means none and joins nothing."""
     from dataclasses import replace
 
@@ -125,7 +126,7 @@ def test_correlation_zero_links_nothing(compiled, arrows):
     assert arrows(dag, "launch") == []
 
 
-def test_external_ids_are_never_taken_for_correlation_ids(compiled):
+def test_external_ids_are_never_taken_for_correlation_ids():
     """They are numbers of two kinds that often collide."""
     from dataclasses import replace
 
@@ -154,7 +155,7 @@ def streams(n: int) -> EventTable:
 
 
 def sorted_rows(monkeypatch: pytest.MonkeyPatch, events: EventTable) -> int:
-    """Rows that are sorted to find what ran before what, while a trace is compiled."""
+    """Rows that are sorted to find what ran before what, while a trace is drawn_dag."""
     n_rows = 0
     join = structure.last_before
 
@@ -223,10 +224,6 @@ def test_launches_under_too_many_events_cannot_be_matched(monkeypatch: pytest.Mo
 FAR = " " * 1_500
 
 
-def compiled(drawing: str) -> Dag:
-    return compile_events(timeline(drawing))
-
-
 def bounds(dag: Dag) -> dict[str, int]:
     path = critical_path(dag, dag.span)
     return (path.groupby("bound", observed=True)["dur_ns"].sum() // 1_000).to_dict()
@@ -234,7 +231,7 @@ def bounds(dag: Dag) -> dict[str, int]:
 
 def test_first_work_long_after_its_launch_waits_for_what_the_capture_did_not_see(arrows):
     """Until k1 starts, the path is what was launched before; the tiny copy changes nothing."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[cudaMemcpyAsync >c][launch >a][launch >b]
         stream 2 |                  [Memcpy <c]
@@ -248,7 +245,7 @@ def test_first_work_long_after_its_launch_waits_for_what_the_capture_did_not_see
 
 def test_its_segment_says_by_which_rule():
     """An inferred one, unlike that of work whose launch was not recorded."""
-    dag = compiled(f"cpu 1    |[launch >a]\nstream 7 |{FAR}[k1 <a    ]")
+    dag = drawn_dag(f"cpu 1    |[launch >a]\nstream 7 |{FAR}[k1 <a    ]")
     path = critical_path(dag, dag.span)
 
     assert path["rule"].astype(str).tolist() == ["first device work", "duration"]
@@ -256,7 +253,7 @@ def test_its_segment_says_by_which_rule():
 
 def test_a_wait_for_the_device_that_returned_says_that_it_was_idle(arrows):
     """Then something else holds k1 up, and nothing says what."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[launch >a][cudaDeviceSynchronize]
         stream 7 |{FAR}[k1 <a    ]
@@ -270,7 +267,7 @@ def test_a_wait_for_the_device_that_returned_says_that_it_was_idle(arrows):
 @pytest.mark.parametrize(("call_us", "is_source"), [(100, True), (1_511, False), (1_600, False)])
 def test_a_slow_launch_call_is_what_its_work_waited_for(arrows, call_us, is_source):
     """The work starts after 1.5 ms: long after its call returned, right then, or while it runs."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[launch >a{"":{call_us - 11}}][launch >b]
         stream 7 |{"":1511}[k1 <a    ][k2 <b]
@@ -282,7 +279,7 @@ def test_a_slow_launch_call_is_what_its_work_waited_for(arrows, call_us, is_sour
 
 def test_work_that_was_launched_late_is_late_by_its_launch(arrows):
     """The host worked for most of the time before k1; that it then took 300 us is another thing."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[aten::load{FAR}][launch >a]
         stream 7 |{FAR}{" " * 300}[k1 <a    ]
@@ -295,7 +292,7 @@ def test_work_that_was_launched_late_is_late_by_its_launch(arrows):
 @pytest.mark.parametrize(("load_us", "found"), [(270, [("aten::load<", "k1<", 600)]), (320, [])])
 def test_the_wait_for_unseen_work_is_half_of_the_time_before_it(arrows, load_us, found):
     """Of 600 us, the host works for 270 or 320, and a launch takes at least 22."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |{"":50}[aten::load{"":{load_us - 12}}][launch >a]
         stream 7 |{"":650}[k1 <a    ]
@@ -307,7 +304,7 @@ def test_the_wait_for_unseen_work_is_half_of_the_time_before_it(arrows, load_us,
 
 def test_a_device_that_was_busy_with_recorded_work_was_not_busy_with_other(arrows):
     """Half of the wait is explained by k0: what the rest is, is not known."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[launch >z][launch >a]
         stream 9 |         [k0 <z{FAR}]
@@ -320,7 +317,7 @@ def test_a_device_that_was_busy_with_recorded_work_was_not_busy_with_other(arrow
 
 def test_work_whose_launch_is_not_known_is_not_late_by_it(arrows):
     """It may have been launched at any time."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[launch >a]
         stream 7 |[k0 <a]{FAR}[k1    ]
@@ -333,7 +330,7 @@ def test_work_whose_launch_is_not_known_is_not_late_by_it(arrows):
 @pytest.mark.parametrize(("busy_us", "is_source"), [(110, True), (220, False)])
 def test_recorded_work_may_fill_a_tenth_of_the_wait(arrows, busy_us, is_source):
     """The wait is of 1.5 ms."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[launch >z][launch >a]
         stream 9 |         [k0 <z{"":{busy_us}}]

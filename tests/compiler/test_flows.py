@@ -13,11 +13,12 @@ import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
 from htagraph.model.rules import Rule
+from tests.drawn import drawn_dag
 
 
-def test_a_backward_operator_comes_after_its_forward_operator(compiled, arrows):
+def test_a_backward_operator_comes_after_its_forward_operator(arrows):
     """The file's fwdbwd flow joins the two."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm ~>f]
         cpu 2    |                  [MmBackward0 ~<f]
     """)
@@ -25,9 +26,9 @@ def test_a_backward_operator_comes_after_its_forward_operator(compiled, arrows):
     assert ("aten::mm>", "MmBackward0<", 0) in arrows(dag, "flow")
 
 
-def test_each_pair_of_operators_has_its_own_flow(compiled, arrows):
+def test_each_pair_of_operators_has_its_own_flow(arrows):
     """Backward runs in the opposite order."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm ~>f][aten::add ~>g]
         cpu 2    |                               [AddBackward0 ~<g][MmBackward0 ~<f]
     """)
@@ -38,9 +39,9 @@ def test_each_pair_of_operators_has_its_own_flow(compiled, arrows):
     ]
 
 
-def test_the_caller_of_backward_waits_for_the_autograd_thread(compiled, arrows):
+def test_the_caller_of_backward_waits_for_the_autograd_thread(arrows):
     """The caller records nothing while autograd runs: it hands over and gets back."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm ~>f]                                          [Optimizer.step]
         cpu 2    |                  [MmBackward0 ~<f] [AccumulateGrad]
     """)
@@ -53,9 +54,9 @@ def test_the_caller_of_backward_waits_for_the_autograd_thread(compiled, arrows):
     assert ("aten::mm>", "Optimizer.step<", 0) in arrows(dag, "thread")
 
 
-def test_an_autograd_thread_is_known_by_what_it_begins_with(compiled, arrows):
+def test_an_autograd_thread_is_known_by_what_it_begins_with(arrows):
     """Hooks of gradients run on it, too, and may be more than the functions."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm]                                                                  [step]
         cpu 2    |           [AddmmBackward0][aten::item][aten::select][aten::select][aten::item]
     """)
@@ -63,9 +64,9 @@ def test_an_autograd_thread_is_known_by_what_it_begins_with(compiled, arrows):
     assert ("aten::mm>", "AddmmBackward0<", 0) in arrows(dag, "flow")
 
 
-def test_a_caller_that_runs_a_function_itself_waits_again(compiled, arrows):
+def test_a_caller_that_runs_a_function_itself_waits_again(arrows):
     """Parameters on the host are the caller's: it runs their function, then waits for the end."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm]                 [AccumulateGrad]                                 [step]
         cpu 2    |           [AddmmBackward0]  [MmBackward0      ][ReluBackward0][TBackward0]
     """)
@@ -77,9 +78,9 @@ def test_a_caller_that_runs_a_function_itself_waits_again(compiled, arrows):
     ]
 
 
-def test_a_worker_that_was_idle_begins_another_burst_after_the_callers_function(compiled, arrows):
+def test_a_worker_that_was_idle_begins_another_burst_after_the_callers_function(arrows):
     """The autograd thread starts after the caller's own function: nothing went on beside it."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm]                 [AccumulateGrad]                                 [step]
         cpu 2    |           [AddmmBackward0]                  [ReluBackward0][TBackward0]
     """)
@@ -92,9 +93,9 @@ def test_a_worker_that_was_idle_begins_another_burst_after_the_callers_function(
     ]
 
 
-def test_a_caller_between_two_functions_of_its_own_waits_for_the_one_that_runs(compiled, arrows):
+def test_a_caller_between_two_functions_of_its_own_waits_for_the_one_that_runs(arrows):
     """The worker begins nothing in that gap; its function is under way, and its end is the news."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm]                 [AccumulateGrad]       [AccumulateGrad]             [s]
         cpu 2    |           [AddmmBackward0]  [MmBackward0       ]                  [TBackward0]
     """)
@@ -108,9 +109,9 @@ def test_a_caller_between_two_functions_of_its_own_waits_for_the_one_that_runs(c
     ]
 
 
-def test_a_thread_that_steps_the_profiler_is_a_caller(compiled, arrows):
+def test_a_thread_that_steps_the_profiler_is_a_caller(arrows):
     """A capture may begin inside of a backward pass that its own thread runs."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[AddmmBackward0]  {ProfilerStep#1           }
         cpu 2    |[aten::a]                                     [aten::b]
     """)
@@ -118,9 +119,9 @@ def test_a_thread_that_steps_the_profiler_is_a_caller(compiled, arrows):
     assert arrows(dag, "flow") == []
 
 
-def test_autograd_threads_are_known_by_name_where_the_file_has_no_flows(compiled, arrows):
+def test_autograd_threads_are_known_by_name_where_the_file_has_no_flows(arrows):
     """Older files have no fwdbwd flows; their operators are still called backward."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm]                                                       [step]
         cpu 2    |             [AddmmBackward]    [torch::autograd::AccumulateGrad]
     """)
@@ -131,9 +132,9 @@ def test_autograd_threads_are_known_by_name_where_the_file_has_no_flows(compiled
     ]
 
 
-def test_the_last_event_of_a_burst_may_end_after_it_woke_the_caller(compiled, arrows):
+def test_the_last_event_of_a_burst_may_end_after_it_woke_the_caller(arrows):
     """The last callback wakes the caller, then cleans up: the caller resumed before that."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm]                                                               [step]
         cpu 2    |             [AddmmBackward]    [AccumulateGrad        [inner]            ]
     """)
@@ -143,10 +144,10 @@ def test_the_last_event_of_a_burst_may_end_after_it_woke_the_caller(compiled, ar
 
 @pytest.mark.parametrize(("more", "n_handoffs"), [("", 2), ("[aten::add]", 0)])
 def test_a_thread_that_runs_mostly_autograd_functions_is_an_autograd_thread(
-    compiled, arrows, more, n_handoffs
+    arrows, more, n_handoffs
 ):
     """Two functions are more than half of three operators, and no more than half of four."""
-    dag = compiled(f"""
+    dag = drawn_dag(f"""
         cpu 1    |[aten::mm]{"":80}[step]
         cpu 2    |           [aten::item][AddmmBackward0][MmBackward0]{more}
     """)
@@ -154,9 +155,9 @@ def test_a_thread_that_runs_mostly_autograd_functions_is_an_autograd_thread(
     assert len(arrows(dag, "flow")) == n_handoffs
 
 
-def test_autograd_works_for_the_thread_whose_operators_it_takes_back(compiled, arrows):
+def test_autograd_works_for_the_thread_whose_operators_it_takes_back(arrows):
     """Even if another thread runs more."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm ~>f]                    [step]
         cpu 2    |               [MmBackward0 ~<f]
         cpu 3    |[aten::a]                               [aten::b][aten::c][aten::d][aten::e]
@@ -165,9 +166,9 @@ def test_autograd_works_for_the_thread_whose_operators_it_takes_back(compiled, a
     assert ("MmBackward0>", "step<", 0) in arrows(dag, "flow")
 
 
-def test_autograd_without_flows_works_for_the_thread_that_runs_most(compiled, arrows):
+def test_autograd_without_flows_works_for_the_thread_that_runs_most(arrows):
     """Here not for the first one."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::a]                               [aten::b]
         cpu 2    |                     [MmBackward0]
         cpu 3    |[aten::mm][aten::mm]               [step]
@@ -176,9 +177,9 @@ def test_autograd_without_flows_works_for_the_thread_that_runs_most(compiled, ar
     assert arrows(dag, "flow") == [("MmBackward0>", "step<", 0), ("aten::mm>", "MmBackward0<", 0)]
 
 
-def test_a_thread_that_goes_on_working_was_not_waited_for(compiled, arrows):
+def test_a_thread_that_goes_on_working_was_not_waited_for(arrows):
     """Its work reaches far beyond the caller's gap, so the caller did not wait for it."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm]                                         [step]
         cpu 2    |             [AddmmBackward]    [torch::autograd::AccumulateGrad]
     """)
@@ -186,9 +187,9 @@ def test_a_thread_that_goes_on_working_was_not_waited_for(compiled, arrows):
     assert arrows(dag, "flow") == []
 
 
-def test_a_thread_without_any_sign_of_autograd_hands_over_nothing(compiled, arrows):
+def test_a_thread_without_any_sign_of_autograd_hands_over_nothing(arrows):
     """Two threads that happen to alternate are not known to wait for each other."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm]                   [aten::add]
         cpu 2    |             [pin_memory  ]
     """)
@@ -198,10 +199,10 @@ def test_a_thread_without_any_sign_of_autograd_hands_over_nothing(compiled, arro
 
 @pytest.mark.parametrize(("overhang_us", "n_handoffs"), [(7, 2), (14, 0)])
 def test_the_last_event_ends_within_a_tenth_of_the_burst_after_the_gap(
-    compiled, arrows, overhang_us, n_handoffs
+    arrows, overhang_us, n_handoffs
 ):
     """The burst is of 100 us."""
-    dag = compiled(f"""
+    dag = drawn_dag(f"""
         cpu 1    |[aten::mm]{"":100}[step]
         cpu 2    |{"":10}[AddmmBackward{"":{85 + overhang_us}}]
     """)

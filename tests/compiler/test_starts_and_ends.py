@@ -8,13 +8,13 @@ import pytest
 from htagraph.compiler import late_starts as module
 from htagraph.compiler.late_starts import ended_before, late_starts, most_used_streams, running_at
 from htagraph.compiler.launches import launch_edges
-from htagraph.compiler.passes import compile_events
 from htagraph.compiler.streams import stream_edges
 from htagraph.compiler.structure import Structure, examine
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 
 
 def late(drawing: str) -> dict[str, tuple[int, int]]:
@@ -102,7 +102,7 @@ WAITS = """
 
 def test_a_dependency_whose_end_comes_late_runs_from_the_start_of_its_source(arrows, rules):
     """By the clock, k2 begins 3 us before k1 ends; the time until then is that of k1."""
-    dag = compile_events(timeline(WAITS))
+    dag = drawn_dag(WAITS)
     path = critical_path(dag, dag.span)
 
     assert arrows(dag, "sync") == [("k1<", "k2<", 39)]
@@ -114,27 +114,25 @@ def test_a_dependency_whose_end_comes_late_runs_from_the_start_of_its_source(arr
 def test_an_end_is_late_by_half_of_the_launch_latency_at_most(arrows):
     """The launch latency is 14 us, and k2 begins 6 us before k1 ends."""
     drawing = WAITS.replace("                  ]", "                     ]")
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
 
     assert arrows(dag, "sync") == [("k1<", "k2<", 39)]
 
 
 def test_an_end_that_comes_much_later_contradicts_the_record():
     """Ten microseconds are no inaccuracy of a clock: the edge is set aside with its skew."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         cpu 1    |[launch >a][record !r @7][wait ?r @9][launch >b]
         stream 7 |              [k1 <a                                          ]
         stream 9 |                                                     [k2 <b    ]
         """)
-    )
 
     assert dag.rejected.skew_ns.tolist() == [10_000]
 
 
 def _sources(drawing: str) -> list[str]:
     """What k2 waits for by time alone."""
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     return dag.events.names(dag.edges.tail[dag.edges.rule == Rule.ENDED_RIGHT_BEFORE] >> 1).tolist()
 
 
@@ -152,9 +150,9 @@ def test_by_time_alone_an_end_is_late_by_a_quarter_of_the_launch_latency(late_us
 
 
 @pytest.mark.parametrize(("gap_us", "is_wait"), [(40, True), (60, False)])
-def test_the_end_lies_in_an_eighth_of_the_wait(compiled, rules, gap_us, is_wait):
+def test_the_end_lies_in_an_eighth_of_the_wait(rules, gap_us, is_wait):
     """k2 is ready at 31 us and starts at 431 us: in a longer part, an end may be chance."""
-    dag = compiled(f"""
+    dag = drawn_dag(f"""
         cpu 1    |[launch >a][launch >b]
         stream 7 |{"":20}[k1 <a {"":{403 - gap_us}}]
         stream 9 |{"":431}[k2 <b   ]
@@ -165,10 +163,10 @@ def test_the_end_lies_in_an_eighth_of_the_wait(compiled, rules, gap_us, is_wait)
 
 @pytest.mark.parametrize(("alone_us", "is_wait"), [(190, True), (210, False)])
 def test_work_whose_launch_is_not_known_waits_for_what_ran_half_of_the_time(
-    compiled, rules, alone_us, is_wait
+    rules, alone_us, is_wait
 ):
     """What stream 7 had been given is not known; k2 begins 400 us after p."""
-    dag = compiled(f"""
+    dag = drawn_dag(f"""
         cpu 1    |[launch >a]
         stream 9 |{"":10}[w <a]{"":10}[p   ]{"":400}[k2  ]
         stream 7 |{" " * (32 + alone_us)}[k1{" " * (394 - alone_us)}]
@@ -177,9 +175,9 @@ def test_work_whose_launch_is_not_known_waits_for_what_ran_half_of_the_time(
     assert rules(dag, "sync") == ({"k2<": "ended right before"} if is_wait else {})
 
 
-def test_a_wait_is_for_all_that_the_stream_had_been_given(compiled, arrows):
+def test_a_wait_is_for_all_that_the_stream_had_been_given(arrows):
     """Even if the last of it ran for a small part of the wait; another thread launches k2."""
-    dag = compiled(f"""
+    dag = drawn_dag(f"""
         cpu 2    |           [launch >b]
         cpu 1    |[graph >a]
         stream 7 |{"":20}[k0 <a{"":300}][k1 <a{"":90}]
@@ -189,9 +187,9 @@ def test_a_wait_is_for_all_that_the_stream_had_been_given(compiled, arrows):
     assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
 
 
-def test_what_came_to_the_other_stream_later_is_not_waited_for(compiled, arrows):
+def test_what_came_to_the_other_stream_later_is_not_waited_for(arrows):
     """However soon k2 begins after it."""
-    dag = compiled(f"""
+    dag = drawn_dag(f"""
         cpu 1    |[launch >b][launch >a]
         stream 9 |{"":431}[k2 <b   ]
         stream 7 |{"":20}[k1 <a {"":400}]

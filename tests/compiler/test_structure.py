@@ -16,6 +16,7 @@ from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
 from htagraph.model.symbols import SymbolTable
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 
 
 @pytest.fixture
@@ -234,9 +235,9 @@ def test_room_may_be_made_as_the_call_returns():
     assert _queue_edges(1_012, 500, 1_011, 100) == 1
 
 
-def test_a_thread_is_one_chain_of_boundaries(compiled, arrows):
+def test_a_thread_is_one_chain_of_boundaries(arrows):
     """Every instant between the first and the last boundary is one edge, whoever is innermost."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[outer [inner]   ]   [next]
     """)
 
@@ -249,9 +250,9 @@ def test_a_thread_is_one_chain_of_boundaries(compiled, arrows):
     ]
 
 
-def test_the_time_of_an_edge_belongs_to_the_innermost_call(compiled):
+def test_the_time_of_an_edge_belongs_to_the_innermost_call():
     """A person charges time to what is drawn deepest; a gap belongs to nobody."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[outer [inner]   ]   [next]
     """)
     owners = [
@@ -263,9 +264,9 @@ def test_the_time_of_an_edge_belongs_to_the_innermost_call(compiled):
     assert [owner for _, owner in by_start] == ["outer", "inner", "outer", None, "next"]
 
 
-def test_partially_overlapping_calls_stay_one_chain(compiled, arrows):
+def test_partially_overlapping_calls_stay_one_chain(arrows):
     """Real threads have calls that end a little after their parent; nothing is lost."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[first    ]
         cpu 1    |      [second   ]
     """)
@@ -277,9 +278,9 @@ def test_partially_overlapping_calls_stay_one_chain(compiled, arrows):
     ]
 
 
-def test_events_of_no_length_do_not_run_backward(compiled):
+def test_events_of_no_length_do_not_run_backward():
     """An event of no length begins and ends at one instant; in the order, its end comes later."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[outer ^now  ]
     """)
     position = {node: place for place, node in enumerate(dag.order.tolist())}
@@ -291,9 +292,9 @@ def test_events_of_no_length_do_not_run_backward(compiled):
     assert len(dag.rejected.edges) == 0
 
 
-def test_a_call_that_waits_needs_no_time_of_its_own(compiled, arrows):
+def test_a_call_that_waits_needs_no_time_of_its_own(arrows):
     """The device explains the time in a blocking call, so program order must not."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[launch >a][sync              ]
         stream 7 |     [kernel <a           ]
     """)
@@ -301,9 +302,9 @@ def test_a_call_that_waits_needs_no_time_of_its_own(compiled, arrows):
     assert ("cudaDeviceSynchronize<", "cudaDeviceSynchronize>", 0) in arrows(dag, "thread")
 
 
-def test_threads_that_only_poll_do_not_define_the_trace(compiled):
+def test_threads_that_only_poll_do_not_define_the_trace():
     """A watchdog polls long after the work is done; nobody asks why it took that long."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm [launch >a]]
         stream 7 |               [kernel <a ]
         cpu 9    |   [cudaEventQuery]              [cudaEventQuery]
@@ -312,9 +313,9 @@ def test_threads_that_only_poll_do_not_define_the_trace(compiled):
     assert dag.span.dur_ns == 27_000
 
 
-def test_a_side_thread_that_nothing_waits_for_does_not_end_the_trace(compiled):
+def test_a_side_thread_that_nothing_waits_for_does_not_end_the_trace():
     """A collective's worker and a background thread run on; the run ends with its last step."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |{ProfilerStep#0 }{ProfilerStep#1 }
         cpu 1    | [aten::mm     ]  [aten::mm     ]
         cpu 7    |       {gloo:all_reduce             }

@@ -19,6 +19,7 @@ from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.symbols import SymbolTable
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 from tests.synth.program import (
     Graph,
     GraphNode,
@@ -46,17 +47,17 @@ def retry(left_us: int = 40, silent_us: int = 400, *, inside: str = "", again: s
     """
 
 
-def test_an_allocator_that_frees_has_waited_for_work_of_the_device(compiled, arrows, rules):
+def test_an_allocator_that_frees_has_waited_for_work_of_the_device(arrows, rules):
     """The allocation fails, nothing is recorded for 400 us, and 40 us before its end work ends."""
-    dag = compiled(retry(), names=_NAMES)
+    dag = drawn_dag(retry(), names=_NAMES)
 
     assert arrows(dag, "hidden_sync") == [("SendRecv>", "cudaFree<", 0)]
     assert rules(dag, "hidden_sync") == {"cudaFree<": "allocator waits"}
 
 
-def test_the_wait_is_work_of_the_device_and_what_follows_is_allocation(compiled):
+def test_the_wait_is_work_of_the_device_and_what_follows_is_allocation():
     """Of 439 us, 382 are the kernel; what the host does next is charged to the allocator."""
-    dag = compiled(retry(), names=_NAMES | {"SendRecv": "ncclDevKernel_SendRecv"})
+    dag = drawn_dag(retry(), names=_NAMES | {"SendRecv": "ncclDevKernel_SendRecv"})
     segments = critical_path(dag, dag.span)
     by_bound = segments.groupby("bound", observed=True)["dur_ns"].sum()
     causes = attributed_time(dag, segments).groupby("cause")["dur_ns"].sum()
@@ -80,16 +81,16 @@ def test_the_wait_is_work_of_the_device_and_what_follows_is_allocation(compiled)
         (f"{retry()}stream 7 |{'':300}[gemm    ]", "work of two streams ended"),
     ],
 )
-def test_there_is_no_edge_without_the_whole_pattern(compiled, arrows, drawing, why):
+def test_there_is_no_edge_without_the_whole_pattern(arrows, drawing, why):
     """Each drawing lacks one thing."""
     names = {short: name for short, name in _NAMES.items() if f"[{short} " in drawing}
 
-    assert arrows(compiled(drawing, names=names), "hidden_sync") == [], why
+    assert arrows(drawn_dag(drawing, names=names), "hidden_sync") == [], why
 
 
-def test_a_call_that_says_that_it_waits_is_enough(compiled, arrows):
+def test_a_call_that_says_that_it_waits_is_enough(arrows):
     """Newer profilers record cudaEventSynchronize."""
-    dag = compiled(retry(inside=f"[cudaEventSynchronize{' ' * 337}]"), names=_NAMES)
+    dag = drawn_dag(retry(inside=f"[cudaEventSynchronize{' ' * 337}]"), names=_NAMES)
 
     assert arrows(dag, "hidden_sync") == []
     assert arrows(dag, "sync") == [("SendRecv>", "cudaEventSynchronize>", 0)]
@@ -106,16 +107,16 @@ def test_a_call_that_says_that_it_waits_is_enough(compiled, arrows):
         (5, 201, 1),
     ],
 )
-def test_the_allocator_frees_soon_after_the_work_has_ended(compiled, left_us, silent_us, n):
+def test_the_allocator_frees_soon_after_the_work_has_ended(left_us, silent_us, n):
     """Within an eighth of its wait, and 200 us; it needs up to 200 us of its own."""
-    dag = compiled(retry(left_us, silent_us), names=_NAMES)
+    dag = drawn_dag(retry(left_us, silent_us), names=_NAMES)
 
     assert int((dag.edges.rule_names == "allocator waits").sum()) == n
 
 
-def test_hip_frees_in_the_same_way(compiled, rules):
+def test_hip_frees_in_the_same_way(rules):
     """PyTorch's allocator is one, by other names."""
-    dag = compiled(retry(), names={"F": "hipMalloc", "R": "hipFree", "M": "hipMalloc"})
+    dag = drawn_dag(retry(), names={"F": "hipMalloc", "R": "hipFree", "M": "hipMalloc"})
 
     assert rules(dag, "hidden_sync") == {"hipFree<": "allocator waits"}
 
@@ -128,17 +129,17 @@ _TIMED = """
 _NAMES_HIDDEN_SYNCS = {"L": "cudaLaunchKernel", "R": "cudaEventRecord", "E": "cudaEventElapsedTime"}
 
 
-def test_a_gap_before_an_elapsed_time_that_ends_with_device_work_is_a_wait(compiled, arrows, rules):
+def test_a_gap_before_an_elapsed_time_that_ends_with_device_work_is_a_wait(arrows, rules):
     """Elapsed time needs completed events, so its caller waited for them."""
-    dag = compiled(_TIMED, names=_NAMES_HIDDEN_SYNCS)
+    dag = drawn_dag(_TIMED, names=_NAMES_HIDDEN_SYNCS)
 
     assert arrows(dag, "hidden_sync") == [("k1>", "cudaEventElapsedTime<", 0)]
     assert rules(dag, "hidden_sync") == {"cudaEventElapsedTime<": "host polls"}
 
 
-def test_the_gap_is_the_kernel_s_time_and_what_follows_is_charged_to_the_wait(compiled):
+def test_the_gap_is_the_kernel_s_time_and_what_follows_is_charged_to_the_wait():
     """The host was blocked for 38 us, so what follows is charged to the wait for as long."""
-    dag = compiled(_TIMED, names=_NAMES_HIDDEN_SYNCS)
+    dag = drawn_dag(_TIMED, names=_NAMES_HIDDEN_SYNCS)
     segments = critical_path(dag, dag.span)
     by_bound = segments.groupby("bound", observed=True)["dur_ns"].sum()
     causes = attributed_time(dag, segments).groupby("cause")["dur_ns"].sum()
@@ -148,9 +149,9 @@ def test_the_gap_is_the_kernel_s_time_and_what_follows_is_charged_to_the_wait(co
     assert causes[Cause.GPU_SYNCHRONIZATION] == 30_000
 
 
-def test_work_that_goes_on_behind_the_record_is_not_waited_for(compiled, arrows):
+def test_work_that_goes_on_behind_the_record_is_not_waited_for(arrows):
     """Only what was enqueued before the event record had to end."""
-    dag = compiled(
+    dag = drawn_dag(
         """
         cpu 1    |[L >a][R    ][L >b]                                  [E           ]
         stream 7 |    [k1 <a                                         ][k2 <b             ]
@@ -161,10 +162,10 @@ def test_work_that_goes_on_behind_the_record_is_not_waited_for(compiled, arrows)
     assert arrows(dag, "hidden_sync") == [("k1>", "cudaEventElapsedTime<", 0)]
 
 
-def test_a_gap_that_ends_long_after_all_device_work_is_no_wait(compiled, arrows):
+def test_a_gap_that_ends_long_after_all_device_work_is_no_wait(arrows):
     """The host did something of its own for 70 us."""
     gap = " " * 80
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[L >a][R         ]{gap}[E         ]
         stream 7 |    [k1 <a                    ]
@@ -175,9 +176,9 @@ def test_a_gap_that_ends_long_after_all_device_work_is_no_wait(compiled, arrows)
     assert arrows(dag, "hidden_sync") == []
 
 
-def test_a_gap_before_another_call_is_no_wait(compiled, arrows):
+def test_a_gap_before_another_call_is_no_wait(arrows):
     """A launch needs nothing completed: that it follows the end of a kernel is chance."""
-    dag = compiled(_TIMED, names=_NAMES_HIDDEN_SYNCS | {"E": "cudaEventQuery"})
+    dag = drawn_dag(_TIMED, names=_NAMES_HIDDEN_SYNCS | {"E": "cudaEventQuery"})
 
     assert arrows(dag, "hidden_sync") == []
 
@@ -343,7 +344,7 @@ def test_no_stream_waits_for_what_was_launched_later(calls, n_learnt):
             "stream 20": f"{'':250}[join <j{i}]",
         }
         lines = {name: line + step[name].ljust(500) for name, line in lines.items()}
-    dag = compile_events(timeline("\n".join(f"{name} |{line}" for name, line in lines.items())))
+    dag = drawn_dag("\n".join(f"{name} |{line}" for name, line in lines.items()))
 
     assert learnt(dag) == [("A", "join")] * n_learnt
 
@@ -372,7 +373,7 @@ def _after_each(n_replays: int, distance_us: int, wait_us: int, *, others: str =
         replay["stream 20"] += f"[join <g{i:02d}]"
         lines = {name: lines[name] + replay[name].ljust(start + 100) for name in lines}
     drawing = "\n".join(f"{name} |{line}" for name, line in lines.items())
-    return compile_events(timeline(drawing))
+    return drawn_dag(drawing)
 
 
 @pytest.mark.parametrize(("distance_us", "n_learnt"), [(20, 3), (26, 0)])

@@ -15,8 +15,8 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
-from htagraph.synth import timeline
 from htagraph.synth.rows import Row, event_table
+from tests.drawn import drawn_dag
 
 _US = 1_000
 _MS = 1_000_000
@@ -111,7 +111,7 @@ def _rounds(more: str = "[x]", around: str = "{}", runs: str = "[run]") -> list[
         work += f"{'':15}{runs}".ljust(1_000)
     opening, closing = around
     drawing = f"cpu 1 |{calls}\ncpu 2 |{opening}serve{work[6:]}{closing}"
-    return _calls(compile_events(timeline(drawing)))
+    return _calls(drawn_dag(drawing))
 
 
 @pytest.mark.parametrize(("more", "n_calls"), [("", 9), ("[x][y     ]", 9), ("[x][y]", 0)])
@@ -145,14 +145,14 @@ def test_of_too_much_waiting_the_longest_is_compared(monkeypatch, n_compared, n_
 @pytest.mark.parametrize(
     "drawing", ["stream 7 |    [k1 ][k2    ]", "cpu 1    |    [cudaMalloc !a] [cudaFree ]"]
 )
-def test_a_trace_of_nothing_that_computes_on_the_host_is_as_long_as_what_it_has(compiled, drawing):
+def test_a_trace_of_nothing_that_computes_on_the_host_is_as_long_as_what_it_has(drawing):
     """Device work, or else API calls."""
-    assert compiled(drawing).span.dur_ns == 1_000 * (len(drawing) - 14)
+    assert drawn_dag(drawing).span.dur_ns == 1_000 * (len(drawing) - 14)
 
 
-def test_a_trace_without_steps_ends_on_a_thread_that_launches(compiled):
+def test_a_trace_without_steps_ends_on_a_thread_that_launches():
     """A range of gloo, a watchdog and a thread that only computes outlive the work."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm [launch >a]]
         stream 7 |              [kernel <a ]
         cpu 7    |       {gloo:all_reduce             }
@@ -163,9 +163,9 @@ def test_a_trace_without_steps_ends_on_a_thread_that_launches(compiled):
     assert dag.span.dur_ns == 26_000
 
 
-def test_a_trace_on_the_host_without_steps_ends_on_what_computes(compiled):
+def test_a_trace_on_the_host_without_steps_ends_on_what_computes():
     """A worker that runs collectives for others bounds nothing."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm          ][aten::tanh]
         cpu 7    |       {gloo:all_reduce             }
     """)
@@ -173,9 +173,9 @@ def test_a_trace_on_the_host_without_steps_ends_on_what_computes(compiled):
     assert dag.span.dur_ns == 32_000
 
 
-def test_what_lies_before_the_first_host_event_lies_before_the_capture(compiled):
+def test_what_lies_before_the_first_host_event_lies_before_the_capture():
     """Until then only the device was recorded, at work on what had been launched before."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |                    [aten::mm [launch >a]      ]
         stream 7 |[old     ][old  ]
         stream 9 |                                         [kernel <a]

@@ -24,6 +24,7 @@ from htagraph.model.window import Window
 from htagraph.path import CriticalPath
 from htagraph.synth import timeline
 from htagraph.trace import Trace
+from tests.drawn import drawn_dag
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -31,7 +32,7 @@ from tests.synth.training import training_rank
 def _path(
     drawing: str, at: str | tuple[int, int] | None = None, on: str = "host", **options
 ) -> list[tuple[str, str, int]]:
-    dag = compile_events(timeline(drawing, **options))
+    dag = drawn_dag(drawing, **options)
     window = dag.span if at is None else find_window(dag, at, on=on)
     segments = critical_path(dag, window)
     assert segments["dur_ns"].sum() == window.dur_ns
@@ -167,14 +168,14 @@ def test_a_step_on_the_device_spans_the_work_launched_in_it():
 
 def test_an_empty_trace_has_an_empty_path():
     """Nothing happened, and it took no time."""
-    dag = compile_events(timeline(""))
+    dag = drawn_dag("")
 
     assert len(critical_path(dag, dag.span)) == 0
 
 
 def test_a_window_in_which_nothing_is_known_is_unexplained():
     """Beyond the end of the trace nothing is recorded; the path says so and leaves nothing out."""
-    dag = compile_events(timeline("cpu 1 |[aten::mm]"))
+    dag = drawn_dag("cpu 1 |[aten::mm]")
     segments = critical_path(dag, Window(20_000, 50_000, "later"))
 
     columns = ["bound", "name", "event", "edge", "dur_ns"]
@@ -185,7 +186,7 @@ def test_a_window_in_which_nothing_is_known_is_unexplained():
 
 def test_paths_of_many_windows_come_one_after_the_other():
     """The same 30 us after the trace a thousand times, and then the trace."""
-    dag = compile_events(timeline("cpu 1 |[aten::mm]"))
+    dag = drawn_dag("cpu 1 |[aten::mm]")
     segments = critical_paths(dag, [*[Window(20_000, 50_000, "after")] * 1_000, dag.span])
 
     assert segments["bound"].tolist() == [*["unknown_waits"] * 1_000, "host"]
@@ -199,7 +200,7 @@ def test_an_anchor_is_where_the_path_of_a_window_ends():
         cpu 1    |[launch >a]
         stream 7 |[k            ]
     """
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     for anchor, path in (
         (0, [("launch", 15_000)]),
         (-1, [("work_from_before_the_profile", 15_000)]),
@@ -261,13 +262,11 @@ def test_work_whose_end_comes_late_has_the_time_until_the_next_begins():
 
 def test_a_gap_is_on_the_track_of_its_thread_and_work_on_that_of_its_stream():
     """Thread 1 runs nothing for 8 us, then launches."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         cpu 2    |[op][op]
         cpu 1    |[aten::mm]        [launch >a]
         stream 7 |                       [k <a          ]
         """)
-    )
     segments = critical_path(dag, dag.span)
 
     assert segments[["name", "track"]].to_numpy().tolist() == [
@@ -280,12 +279,10 @@ def test_a_gap_is_on_the_track_of_its_thread_and_work_on_that_of_its_stream():
 
 def test_what_is_longer_than_it_must_be_has_a_residual():
     """The first kernel began 5 us after its launch, the second 3 us later than that."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         cpu 1    |[launch >a]      [launch >b]
         stream 7 |     [k <a]              [k <b     ]
         """)
-    )
     segments = critical_path(dag, dag.span)
 
     assert segments[["bound", "lag_ns", "residual_ns", "dur_ns"]].to_numpy().tolist() == [

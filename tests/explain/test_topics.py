@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from htagraph import Trace, synth
-from htagraph.compiler.passes import compile_events
 from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.explain.meanwhile import meanwhile
 from htagraph.explain.odd_steps import odd_step_reasons
@@ -21,6 +20,7 @@ from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.window import Window
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag, drawn_graph
 from tests.queries.gridded import gridded
 from tests.queries.recorded_shapes import Op, recorded
 
@@ -184,7 +184,7 @@ def test_a_repair_finds_what_its_cause_is_about() -> None:
     """
     names = {"one": "dynamo", "two": "backend_compile"}
     names |= {f"id_{number}": f"x_data: compile_id=0/{number}" for number in (0, 1)}
-    dag = Trace.from_events(timeline(drawing, names=names)).compile().dag
+    dag = drawn_graph(drawing, names=names).dag
 
     assert dag.events.names(np.flatnonzero(about(dag, Cause.COMPILATION))).tolist() == ["dynamo"]
     again = np.flatnonzero(about(dag, Cause.RECOMPILATION))
@@ -245,7 +245,7 @@ def test_frames_that_compile_in_several_steps_compile_again(
 
 def reasons(drawing: str) -> list[str]:
     """The reason of each step of a drawing."""
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     return odd_step_reasons(dag, steady_steps(dag))
 
 
@@ -422,7 +422,7 @@ LATE = """
 
 
 def found_in(drawing: str) -> ReplayTime:
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     return replay_time(dag, dag.span)
 
 
@@ -444,7 +444,7 @@ def test_work_beside_the_replays_is_neither_gap_nor_idle() -> None:
 
 def test_of_a_window_only_the_part_inside_counts() -> None:
     """The second replay's second node alone."""
-    dag = compile_events(timeline(LATE))
+    dag = drawn_dag(LATE)
     start_ns = dag.span.start_ns
     window = Window(start_ns + 46_000, start_ns + 49_000, "part")
 
@@ -458,7 +458,7 @@ def test_without_replays_there_is_no_such_time() -> None:
 
 def test_idle_time_that_no_launch_ends_is_not_late() -> None:
     """After the second replay the device is idle for 20 us more."""
-    dag = compile_events(timeline(LATE))
+    dag = drawn_dag(LATE)
     found = replay_time(dag, Window(0, 70_000, "longer"))
 
     assert (found.idle_ns, found.late_ns) == (42_000, 14_000)
@@ -473,13 +473,13 @@ REQUEST = """
 
 def evidence(drawing: str) -> str:
     """The first evidence of the first finding."""
-    path = Trace.from_events(timeline(drawing)).compile().critical_path()
+    path = drawn_graph(drawing).critical_path()
     return find_bounds(path).findings[0].evidence[0].label
 
 
 def ran(drawing: str, since_us: int, until_us: int) -> str:
     """What another thread than the first ran in a stretch of time."""
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     lane = np.array([dag.events.lane[dag.events.ts_ns.argmin()]], np.int64)
     (found,) = meanwhile(dag, lane, np.array([since_us * _US]), np.array([until_us * _US]))
     return str(found)

@@ -23,6 +23,7 @@ from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.recording import STACKS, Recording
 from htagraph.replay.candidates import UNRANKED
 from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.findings.planted import CAUSES
 from tests.findings.test_planted import PLANTED
 from tests.queries.recorded_shapes import A100, Op, recorded
@@ -46,16 +47,10 @@ def test_findings_share_the_window():
 
 def test_a_host_on_the_path_costs_what_a_replay_of_the_run_says():
     """The host launches all the time, the device runs right behind: 52 of 73 us are computed."""
-    path = (
-        Trace.from_events(
-            timeline("""
-            cpu 1    |[launch >a    ][launch >b    ][launch >c    ][launch >d    ]
-            stream 7 |               [k <a       ]  [k <b       ]  [k <c       ]  [k <d       ]
-        """)
-        )
-        .compile()
-        .critical_path()
-    )
+    path = drawn_graph("""
+        cpu 1    |[launch >a    ][launch >b    ][launch >c    ][launch >d    ]
+        stream 7 |               [k <a       ]  [k <b       ]  [k <c       ]  [k <d       ]
+    """).critical_path()
     by_cause = {finding.cause: finding for finding in find_bounds(path).findings}
     host, compute = by_cause["CPU work"], by_cause["GPU compute"]
 
@@ -70,16 +65,10 @@ def test_a_host_on_the_path_costs_what_a_replay_of_the_run_says():
 
 def test_evidence_says_what_and_how_long():
     """Two kernels of one name are one line of evidence."""
-    path = (
-        Trace.from_events(
-            timeline("""
-            cpu 1    |[graph >a]
-            stream 7 |     [gemm <a    ][gemm <a    ][relu <a]
-        """)
-        )
-        .compile()
-        .critical_path()
-    )
+    path = drawn_graph("""
+        cpu 1    |[graph >a]
+        stream 7 |     [gemm <a    ][gemm <a    ][relu <a]
+    """).critical_path()
 
     (compute,) = (
         finding for finding in find_bounds(path).findings if finding.cause == "GPU compute"
@@ -93,16 +82,10 @@ def test_evidence_says_what_and_how_long():
 
 def test_three_names_are_evidence():
     """Of four kernels, the longest."""
-    path = (
-        Trace.from_events(
-            timeline("""
-            cpu 1    |[graph >a]
-            stream 7 |     [gemm <a    ][conv <a   ][bmm <a  ][relu <a]
-        """)
-        )
-        .compile()
-        .critical_path()
-    )
+    path = drawn_graph("""
+        cpu 1    |[graph >a]
+        stream 7 |     [gemm <a    ][conv <a   ][bmm <a  ][relu <a]
+    """).critical_path()
     (compute,) = (
         finding for finding in find_bounds(path).findings if finding.cause == "GPU compute"
     )
@@ -160,16 +143,10 @@ def test_a_full_device_saves_no_more_than_its_kernels_leave():
 
 def test_code_that_was_not_recorded_is_called_so():
     """A gap inside an annotation is not the annotation's own work."""
-    path = (
-        Trace.from_events(
-            timeline("""
-            cpu 1    |{train step                      }
-            cpu 1    |                        [aten::mm]
-        """)
-        )
-        .compile()
-        .critical_path()
-    )
+    path = drawn_graph("""
+        cpu 1    |{train step                      }
+        cpu 1    |                        [aten::mm]
+    """).critical_path()
 
     (code,) = (found for found in find_bounds(path).findings if found.cause == "Python code")
 
@@ -233,20 +210,14 @@ def test_a_python_frame_loses_its_middle():
 
 def test_without_a_device_the_host_is_told_what_it_does_not_to_record_one():
     """Operators, code, optimizer: each has its own title and advice."""
-    path = (
-        Trace.from_events(
-            timeline(
-                """
+    path = drawn_graph(
+        """
             cpu 1    |[aten::mm       ]          [step          ]
             cpu 1    |                            [aten::add_ ]
         """,
-                us_per_column=10,
-                names={"step": "Optimizer.step#Adam.step"},
-            )
-        )
-        .compile()
-        .critical_path()
-    )
+        us_per_column=10,
+        names={"step": "Optimizer.step#Adam.step"},
+    ).critical_path()
 
     found = find_bounds(path).findings
 
@@ -261,11 +232,7 @@ def test_without_a_device_the_host_is_told_what_it_does_not_to_record_one():
 
 def test_a_run_that_used_a_device_without_recording_it_is_told_so():
     """Collectives of NCCL run on devices: what its operators take says nothing of computation."""
-    path = (
-        Trace.from_events(timeline("cpu 1 |[aten::mm       ][nccl:all_reduce           ]"))
-        .compile()
-        .critical_path()
-    )
+    path = drawn_graph("cpu 1 |[aten::mm       ][nccl:all_reduce           ]").critical_path()
     verdict = find_bounds(path)
 
     assert [one.cause for one in verdict.findings] == ["CPU work"]
@@ -306,17 +273,11 @@ def test_a_finding_says_in_which_steps_it_is():
 
 def test_no_verdict_where_the_path_is_mostly_unexplained():
     """The second kernel was enqueued long before and nothing says why it waited."""
-    path = (
-        Trace.from_events(
-            timeline("""
-            cpu 1    |[launch >a][launch >b]
-            stream 7 |     [k1 <a]
-            stream 9 |                                                                      [k2 <b]
-        """)
-        )
-        .compile()
-        .critical_path()
-    )
+    path = drawn_graph("""
+        cpu 1    |[launch >a][launch >b]
+        stream 7 |     [k1 <a]
+        stream 9 |                                                                      [k2 <b]
+    """).critical_path()
 
     verdict = find_bounds(path)
 
@@ -325,7 +286,7 @@ def test_no_verdict_where_the_path_is_mostly_unexplained():
 
 def test_no_verdict_on_an_empty_trace():
     """There is nothing to be bound by."""
-    verdict = find_bounds(Trace.from_events(timeline("")).compile().critical_path())
+    verdict = find_bounds(drawn_graph("").critical_path())
 
     assert verdict.withheld == (
         "nothing was recorded in this window. What was recorded: htagraph info FILE"
@@ -334,7 +295,7 @@ def test_no_verdict_on_an_empty_trace():
 
 def test_no_verdict_on_an_empty_window_names_the_whole():
     """The whole trace is what can be judged."""
-    graph = Trace.from_events(timeline("cpu 1 |[aten::mm]")).compile()
+    graph = drawn_graph("cpu 1 |[aten::mm]")
     start_ns = graph.interval.start_ns
 
     withheld = find_bounds(graph.window((start_ns, start_ns)).critical_path()).withheld
@@ -404,13 +365,9 @@ LATE = """
 """
 
 
-def graph_of(drawing: str) -> hg.TraceGraph:
-    return hg.Trace.from_events(timeline(drawing)).compile()
-
-
 def test_the_command_reports_on_the_part_before_an_unexplained_wait() -> None:
     """k2 starts late and nothing says why; the half before its wait is the host's."""
-    graph = graph_of(LATE.format(first="[aten::mm" + " " * 50 + "]", gap=" " * 60, rest=""))
+    graph = drawn_graph(LATE.format(first="[aten::mm" + " " * 50 + "]", gap=" " * 60, rest=""))
 
     withheld = find_bounds(graph.critical_path()).withheld
 
@@ -520,29 +477,22 @@ def test_ranges_of_pytorch_are_not_the_programs(name: str) -> None:
 
 def test_waits_are_in_the_range_of_the_call_that_waits() -> None:
     """The host time that `aten::item` delays, after the range, is charged to it as well."""
-    graph = hg.Trace.from_events(
-        timeline(
-            """
+    graph = drawn_graph(
+        """
     cpu 1    |       {logging                               }
     cpu 1    |[launch >a][aten::item                      ]   [launch >b]
     cpu 1    |             [cudaStreamSynchronize        ]
     stream 7 |       [gemm <a                     ]                [k2 <b ]
     """,
-            us_per_column=10,
-        )
-    ).compile()
+        us_per_column=10,
+    )
     (wait,) = (one for one in graph.verdict().findings if one.cause == "GPU synchronization")
 
     assert wait.detail == "most of it in logging"
 
 
 def withheld(drawing: str, us_per_column: int = 1000) -> str:
-    return (
-        hg.Trace.from_events(timeline(drawing, us_per_column=us_per_column))
-        .compile()
-        .verdict()
-        .withheld
-    )
+    return drawn_graph(drawing, us_per_column=us_per_column).verdict().withheld
 
 
 def test_a_step_without_anything_in_it_is_not_judged() -> None:

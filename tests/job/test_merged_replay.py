@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.compiler.passes import compile_events
 from htagraph.errors import IncompleteTraceWarning, QueryError
 from htagraph.job.job import Job
 from htagraph.job.kept_steps import KeptSteps, LastSteps
@@ -26,7 +25,7 @@ from htagraph.replay.collective_members import Members
 from htagraph.replay.draft import Draft
 from htagraph.replay.replay import replay_of
 from htagraph.reports.job_summary import JobSummary
-from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 from tests.job.simulated import MACHINE, WORLD, loaded, meet
 from tests.synth.program import JobProgram, Op, Program, Spend, Synchronize
 from tests.synth.simulator import simulate_job
@@ -35,13 +34,11 @@ from tests.synth.training import training_job
 
 def test_collectives_that_each_wait_for_the_other_keep_nobody_waiting() -> None:
     """At 20 us each rank ends what needs the start of what the other one begins then."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30
-            cpu 1    |[launch >a] [launch >b]
-            stream 7 |          [first <a][second <b]
-        """)
-    )
+    dag = drawn_dag("""
+        us       |0         10        20        30
+        cpu 1    |[launch >a] [launch >b]
+        stream 7 |          [first <a][second <b]
+    """)
     first, second = np.flatnonzero(dag.events.is_device).tolist()
     replay, met_ns = replay_of(dag), int(dag.events.ts_ns[second])
     assert dag.events.end_ns[first] == met_ns

@@ -15,6 +15,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.samples import SampleTable, Series
 from htagraph.queries.quality import quality
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 
 _COPIES = """
     us       |0         10        20        30        40        50
@@ -105,7 +106,7 @@ def test_recorded_bandwidths_are_rounded_by_up_to_a_hundredth(recorded, cut, n_f
 def test_an_undescribed_multiprocessor_holds_2048_threads_in_warps_of_32(threads, fit):
     """65 threads are 3 of 64 warps."""
     columns = {"grid_x": {"k": 8}, "block_x": {"k": threads}, "blocks_per_sm": {"k": 2}}
-    dag = compile_events(timeline("stream 7 |[k     ]", columns=columns))
+    dag = drawn_dag("stream 7 |[k     ]", columns=columns)
     device = geometry_devices(dag)[0]
 
     assert device.n_sms == 4

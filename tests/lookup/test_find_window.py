@@ -16,7 +16,7 @@ from htagraph.lookup.conditions import rows_where
 from htagraph.lookup.find_event import find_event, next_work
 from htagraph.lookup.find_window import times_in
 from htagraph.model.dag import Dag
-from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.job.simulated import loaded
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
@@ -28,14 +28,10 @@ STEPS = """
 """
 
 
-def graph_of(drawing: str) -> hg.TraceGraph:
-    return hg.Trace.from_events(timeline(drawing)).compile()
-
-
 @pytest.fixture(scope="module")
 def graph() -> hg.TraceGraph:
     """Four steps, of which the third is long."""
-    return graph_of(STEPS)
+    return drawn_graph(STEPS)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +71,7 @@ def test_times_have_units_and_count_from_the_start(graph) -> None:
 
 def test_a_window_after_the_end_is_refused_with_the_length_of_the_trace() -> None:
     """A trace of 30 us; a window that begins in it ends with it."""
-    graph = graph_of("cpu 1 |[aten::mm                    ]")
+    graph = drawn_graph("cpu 1 |[aten::mm                    ]")
 
     with pytest.raises(QueryError, match=r"'5s:6s' begins after the end of the trace.*30\.0 us"):
         graph.window("5s:6s")
@@ -105,7 +101,7 @@ def test_the_whole_trace_is_called_trace(graph) -> None:
 @pytest.mark.parametrize("name", ["last", "5", "1ms:2ms"])
 def test_an_annotation_that_is_really_called_so_goes_first(name: str) -> None:
     """Whoever wrote the name into the program means it."""
-    named = graph_of(f"""
+    named = drawn_graph(f"""
         us    |0         10        20        30
         cpu 1 |{{ProfilerStep#5}}{{ProfilerStep#6    }}
         cpu 1 |      {{{name}}}
@@ -116,7 +112,7 @@ def test_an_annotation_that_is_really_called_so_goes_first(name: str) -> None:
 
 def test_an_operator_of_that_name_does_not() -> None:
     """`last` is the last step, though some operator is called so; a regex reaches that."""
-    named = graph_of("""
+    named = drawn_graph("""
         us    |0         10        20        30
         cpu 1 |{ProfilerStep#5}{ProfilerStep#6    }
         cpu 1 |      [last]
@@ -147,11 +143,11 @@ def test_what_is_not_there_is_said_with_what_is_called_alike(graph) -> None:
 
 
 def test_where_no_steps_are_alike_none_is_the_median() -> None:
-    two = graph_of("us    |0    5    10\ncpu 1 |{ProfilerStep#1}{ProfilerStep#2       }")
+    two = drawn_graph("us    |0    5    10\ncpu 1 |{ProfilerStep#1}{ProfilerStep#2       }")
     with pytest.raises(QueryError, match="fewer than 3 are typical"):
         two.window("median")
     with pytest.raises(WindowNotFoundError, match="no steps"):
-        graph_of("us    |0    5\ncpu 1 |[aten::mm]").window("last")
+        drawn_graph("us    |0    5\ncpu 1 |[aten::mm]").window("last")
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +211,7 @@ DRAWN = """
 
 @pytest.fixture(scope="module")
 def dag() -> Dag:
-    return hg.Trace.from_events(timeline(DRAWN)).compile().dag
+    return drawn_graph(DRAWN).dag
 
 
 def found(dag: Dag, what, **options) -> tuple[str, int]:

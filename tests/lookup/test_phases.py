@@ -24,6 +24,7 @@ from htagraph.lookup.readiness import readiness
 from htagraph.lookup.steady_steps import MOST_KINDS, are_near, steady_steps
 from htagraph.model.dag import Dag
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag, drawn_graph
 from tests.job.simulated import MACHINE, meet
 from tests.real_traces import case, located
 from tests.synth.program import (
@@ -146,7 +147,7 @@ def test_one_event_more_of_a_hundred_is_the_same_work():
     for number, n_events in enumerate((150, 150, 150, 151, 152)):
         rows[0].append(f"{{ProfilerStep#{number}".ljust(608) + "}")
         rows[1].append(("[op]" * n_events).ljust(609))
-    dag = compile_events(timeline("".join(f"cpu 1 |{''.join(row)}\n" for row in rows)))
+    dag = drawn_dag("".join(f"cpu 1 |{''.join(row)}\n" for row in rows))
     found = steady_steps(dag)
 
     assert found.n_different.tolist() == [0, 0, 0, 1, 2]
@@ -163,7 +164,7 @@ def test_kinds_of_steps_are_those_of_a_table_of_all_names(steps):
         f"{{ProfilerStep#{number} {''.join(within)}}}{''.join(after)}"
         for number, (within, after) in enumerate(steps)
     )
-    dag = compile_events(timeline(f"cpu 1 |{row}\n"))
+    dag = drawn_dag(f"cpu 1 |{row}\n")
     found = steady_steps(dag)
     kind, away = _kinds_by_table(dag)
 
@@ -235,7 +236,7 @@ def test_what_follows_the_workers_counts_if_it_takes_most_of_the_time(drawing, l
     """11 or 9 of 20 us: operators in the step, or a thread that pins."""
     names = {"load": WORKERS} | ({"pin": "aten::pin_memory"} if "pin" in drawing else {})
 
-    assert find_loading(compile_events(timeline(drawing, names=names))) == loading
+    assert find_loading(drawn_dag(drawing, names=names)) == loading
 
 
 OWN = """
@@ -280,7 +281,7 @@ def test_names_of_ranges_are_a_list(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(QueryError, match="data-loading is no list of names"):
-        hg.Trace.from_events(timeline(OWN)).compile()
+        drawn_graph(OWN)
 
 
 def test_ranks_of_a_job_know_the_names_too():
@@ -292,12 +293,10 @@ def test_ranks_of_a_job_know_the_names_too():
 
 def test_a_synchronization_of_more_than_two_launches_is_a_wait():
     """Launches usually take up to 4 us: 8 us may be a call that returned at once."""
-    dag = compile_events(
-        timeline("""
-            cpu 1    |[launch >a][sync  ][launch >b][sync   ]
-            stream 7 | [a <a ]            [b <b ]
-        """)
-    )
+    dag = drawn_dag("""
+        cpu 1    |[launch >a][sync  ][launch >b][sync   ]
+        stream 7 | [a <a ]            [b <b ]
+    """)
 
     assert dag.calibration.launch_usual_ns == 4_000
     assert dag.events.names()[long_waits(dag)].tolist() == ["cudaDeviceSynchronize"]
@@ -353,12 +352,10 @@ def test_a_run_is_replayed_if_graphs_take_more_than_half_of_its_device_time(
     first, second, replayed
 ):
     """11 or 10 of 21 us."""
-    dag = compile_events(
-        timeline(f"""
-            cpu 1    |[{first} >a][{second} >b]
-            stream 7 |          [k1 <a    ][k2 <b   ]
-        """)
-    )
+    dag = drawn_dag(f"""
+        cpu 1    |[{first} >a][{second} >b]
+        stream 7 |          [k1 <a    ][k2 <b   ]
+    """)
 
     assert is_replayed(dag, dag.span) is replayed
 
@@ -379,13 +376,13 @@ def test_launches_of_cuda_and_hip_can_be_captured_once(launch, before, can):
         cpu 1    |[first ][launch_ >a]
         stream 7 |             [kernel <a ]
     """
-    dag = compile_events(timeline(drawing, names={"launch_": launch, "first": before}))
+    dag = drawn_dag(drawing, names={"launch_": launch, "first": before})
 
     assert can_capture(dag, dag.span) is can
 
 
 def test_what_nothing_launched_cannot_be_captured():
     """Calls alone: the device was not recorded."""
-    dag = compile_events(timeline("cpu 1 |[call_ ]", names={"call_": "cudaLaunchKernel"}))
+    dag = drawn_dag("cpu 1 |[call_ ]", names={"call_": "cudaLaunchKernel"})
 
     assert not can_capture(dag, dag.span)

@@ -19,15 +19,14 @@ from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.sampled_counters import sampled_counters
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 from tests.queries.counted import ALL, FMA, TWO_KERNELS, VALUES, args, counted
 
-_DAG = compile_events(
-    timeline("""
-        us       |0         10        20        30        40
-        cpu 1    |[launch >a][launch >b][launch >c]
-        stream 7 |          [a <a               ][b <b][c <c]
-    """)
-)
+_DAG = drawn_dag("""
+    us       |0         10        20        30        40
+    cpu 1    |[launch >a][launch >b][launch >c]
+    stream 7 |          [a <a               ][b <b][c <c]
+""")
 
 
 def _points(frame) -> list[list]:
@@ -65,19 +64,17 @@ def test_a_track_is_summed_up_over_time():
 
 def test_bandwidth_is_that_of_the_copies_that_run_at_once():
     """Two copies of 2 and 3 GB/s overlap for 5 us; nothing is left over when both have ended."""
-    dag = compile_events(
-        timeline(
-            """
+    dag = drawn_dag(
+        """
             us       |0         10        20
             stream 7 |[Memcpy HtoD A]
             stream 9 |          [Memcpy HtoD B]
             """,
-            names={
-                "Memcpy HtoD A": "Memcpy HtoD (Pinned -> Device)",
-                "Memcpy HtoD B": "Memcpy HtoD (Pageable -> Device)",
-            },
-            columns={"memory_bandwidth": {"Memcpy HtoD A": 0.2, "Memcpy HtoD B": 0.1}},
-        )
+        names={
+            "Memcpy HtoD A": "Memcpy HtoD (Pinned -> Device)",
+            "Memcpy HtoD B": "Memcpy HtoD (Pageable -> Device)",
+        },
+        columns={"memory_bandwidth": {"Memcpy HtoD A": 0.2, "Memcpy HtoD B": 0.1}},
     )
     frame = counters(dag, dag.span, name="memory_bandwidth")
 
@@ -87,7 +84,7 @@ def test_bandwidth_is_that_of_the_copies_that_run_at_once():
 
 def test_bandwidth_follows_from_bytes_where_it_was_not_recorded():
     """16,000 bytes in 8 us are 2 GB/s."""
-    dag = compile_events(timeline("stream 7 |[Memset][k]", columns={"bytes": {"Memset": 16_000}}))
+    dag = drawn_dag("stream 7 |[Memset][k]", columns={"bytes": {"Memset": 16_000}})
 
     assert counters(dag, dag.span, name="memory_bandwidth")["value"].tolist() == [2.0, 0.0]
 

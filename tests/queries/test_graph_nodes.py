@@ -21,6 +21,7 @@ from htagraph.replay.changes import Remove
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag, drawn_graph
 from tests.laws.test_query_laws import any_events
 from tests.real_traces import case, located
 
@@ -34,7 +35,7 @@ TWICE = """
 
 def test_a_node_is_told_by_its_position_in_its_stream():
     """Two replays of three nodes; times by hand."""
-    dag = compile_events(timeline(TWICE))
+    dag = drawn_dag(TWICE)
     frame = graph_nodes(dag, dag.span)
 
     columns = ["graph", "node", "name", "stream", "n_replays", "min_ns", "max_ns", "offset_ns"]
@@ -50,13 +51,11 @@ def test_a_node_is_told_by_its_position_in_its_stream():
 
 def test_a_gap_is_when_no_earlier_node_runs_on_any_stream():
     """Before `m` of the first replay `side` still runs; one replay, so no median hides it."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         cpu 1    |[graph >a]
         stream 7 |      [k <a]     [m <a ]
         stream 9 |       [side <a]
         """)
-    )
     frame = graph_nodes(dag, dag.span).set_index("name")
 
     assert frame["gap_ns"].to_dict() == {"k": 0, "side": 0, "m": 1_000}
@@ -64,12 +63,10 @@ def test_a_gap_is_when_no_earlier_node_runs_on_any_stream():
 
 def test_other_work_is_another_graph():
     """Replays of one graph run the same work in the same places."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         cpu 1    |[graph >a][graph >b][graph >c]
         stream 7 |       [k <a][m <a][m <b][k <b][k <c][m <c]
         """)
-    )
     frame = graph_nodes(dag, dag.span)
 
     assert frame[["graph", "name", "n_replays"]].to_numpy().tolist() == [
@@ -82,18 +79,16 @@ def test_other_work_is_another_graph():
 
 def test_recorded_ids_win_over_positions():
     """The second replay runs its two streams in another order, and lacks a node: cut off."""
-    dag = compile_events(
-        timeline(
-            """
+    dag = drawn_dag(
+        """
             cpu 1    |[graph >a]           [graph >b]
             stream 7 |      [k1 <a][m1 <a]      [m2 <b]
             """,
-            names={"k1": "k", "m1": "k", "m2": "k"},
-            columns={
-                "graph_id": {"k1": 4, "m1": 4, "m2": 4},
-                "graph_node": {"k1": 11, "m1": 12, "m2": 12},
-            },
-        )
+        names={"k1": "k", "m1": "k", "m2": "k"},
+        columns={
+            "graph_id": {"k1": 4, "m1": 4, "m2": 4},
+            "graph_node": {"k1": 11, "m1": 12, "m2": 12},
+        },
     )
     frame = graph_nodes(dag, dag.span)
 
@@ -105,14 +100,14 @@ def test_recorded_ids_win_over_positions():
 
 def test_work_that_was_launched_one_by_one_is_no_node():
     """No graph, no rows."""
-    dag = compile_events(timeline("cpu 1 |[launch >a]\nstream 7 |   [k <a]"))
+    dag = drawn_dag("cpu 1 |[launch >a]\nstream 7 |   [k <a]")
 
     assert graph_nodes(dag, dag.span).empty
 
 
 def test_a_window_has_the_replays_that_overlap_it():
     """The second replay only."""
-    graph = hg.Trace.from_events(timeline(TWICE)).compile()
+    graph = drawn_graph(TWICE)
     start_ns = graph.interval.start_ns
     part = graph.window((start_ns + 31_000, start_ns + 60_000))
 
@@ -137,7 +132,7 @@ def test_replays_of_real_graphs_are_told_apart(name: str, shape: list) -> None:
 
 
 def _asked(drawing: str, window: Window | None = None, **options) -> pd.DataFrame:
-    dag = compile_events(timeline(drawing, **options))
+    dag = drawn_dag(drawing, **options)
     return collectives(dag, window or dag.span)
 
 
@@ -313,7 +308,7 @@ DRAWING = """
 
 def costs(drawing: str, by: str = "name") -> dict[str, tuple[int, int, int]]:
     """Own time, time on the path and cost by group, in us."""
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     found = cost(dag, dag.span, by=by)
     columns = (found[name] // 1000 for name in ("time_ns", "path_ns", "cost_ns"))
     return dict(zip(found["group"], zip(*columns, strict=True), strict=True))
@@ -350,7 +345,7 @@ def test_work_of_a_stream_is_taken_out_together() -> None:
 @pytest.mark.parametrize("by", ["bound", "rule"])
 def test_times_of_bounds_and_rules_on_the_path_are_the_window(by: str) -> None:
     """As the path's own breakdown has them."""
-    graph = hg.Trace.from_events(timeline(DRAWING)).compile()
+    graph = drawn_graph(DRAWING)
     found = graph.cost(by=by).set_index("group")["path_ns"]
     path = graph.critical_path().breakdown(by=by)["dur_ns"]
 
@@ -380,7 +375,7 @@ def test_modules_are_named_by_the_python_stack_of_the_launch() -> None:
 
 def test_without_stacks_nothing_is_said_of_modules() -> None:
     """Rather than one group of everything."""
-    graph = hg.Trace.from_events(timeline(DRAWING)).compile()
+    graph = drawn_graph(DRAWING)
 
     with pytest.raises(hg.errors.MissingEventsError, match="modules"):
         graph.cost(by="module")

@@ -19,18 +19,17 @@ from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.queries.idle_time import idle_time
 from htagraph.synth import timeline
 from htagraph.trace import Trace
+from tests.drawn import drawn_dag
 from tests.queries.recorded_shapes import H100, Op, recorded
 
 
 def test_causes_are_summed_by_operator_and_name():
     """Two gaps, each with part of the same operator."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30        40        50        60
-            cpu 1    |[launch >a][aten::slow [launch >b]     [launch >c]  ]
-            stream 7 |      [a <a ]                [b <b ]          [c <c    ]
-        """)
-    )
+    dag = drawn_dag("""
+        us       |0         10        20        30        40        50        60
+        cpu 1    |[launch >a][aten::slow [launch >b]     [launch >c]  ]
+        stream 7 |      [a <a ]                [b <b ]          [c <c    ]
+    """)
     frame = idle_time(dag, dag.span)
     slow = frame[frame["name"] == "aten::slow"]
 
@@ -39,7 +38,7 @@ def test_causes_are_summed_by_operator_and_name():
 
 def test_an_unknown_grouping_is_an_error_that_says_what_there_is():
     """A mistyped option is no silent default."""
-    dag = compile_events(timeline("stream 7 |[k]"))
+    dag = drawn_dag("stream 7 |[k]")
 
     with pytest.raises(QueryError, match="use 'device' or 'stream'"):
         idle_time(dag, dag.span, per="lane")
@@ -63,13 +62,11 @@ def test_host_time_names_its_python_frame_where_frames_were_recorded():
 
 def test_blocks_of_intervals_change_nothing(monkeypatch: pytest.MonkeyPatch):
     """Of one interval each: a name that is in both counts twice, and parts keep their interval."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30        40        50        60
-            cpu 1    |[launch >a][aten::slow [launch >b]     [launch >c]  ]
-            stream 7 |      [a <a ]                [b <b ]          [c <c    ]
-        """)
-    )
+    dag = drawn_dag("""
+        us       |0         10        20        30        40        50        60
+        cpu 1    |[launch >a][aten::slow [launch >b]     [launch >c]  ]
+        stream 7 |      [a <a ]                [b <b ]          [c <c    ]
+    """)
     whole, intervals = idle_time(dag, dag.span), idle_intervals(dag, dag.span)
     monkeypatch.setattr(idle_parts, "_AT_ONCE", 1)
 
@@ -80,13 +77,11 @@ def test_blocks_of_intervals_change_nothing(monkeypatch: pytest.MonkeyPatch):
 
 def test_categories_are_host_wait_kernel_wait_and_other():
     """B was launched late; c is close behind; d was launched in time, but began late."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30        40        50        60
-            cpu 1    |[launch >a]     [launch >b][launch >c][launch >d]
-            stream 7 |    [a <a]               [b <b               ] [c <c]          [d <d]
-        """)
-    )
+    dag = drawn_dag("""
+        us       |0         10        20        30        40        50        60
+        cpu 1    |[launch >a]     [launch >b][launch >c][launch >d]
+        stream 7 |    [a <a]               [b <b               ] [c <c]          [d <d]
+    """)
     frame = idle_categories(dag, dag.span, kernel_wait_ns=5_000)
 
     assert frame[["category", "n_gaps", "idle_ns"]].to_numpy().tolist() == [
@@ -98,7 +93,7 @@ def test_categories_are_host_wait_kernel_wait_and_other():
 
 def test_the_gaps_of_a_category_are_described():
     """Gaps of 1, 3 and 11 us between work that no launch is known of: HTA's table of intervals."""
-    dag = compile_events(timeline("stream 7 |[a ] [b ]   [c ]           [d ]"))
+    dag = drawn_dag("stream 7 |[a ] [b ]   [c ]           [d ]")
     found = idle_categories(dag, dag.span, kernel_wait_ns=5_000).set_index("category")
 
     described = ["n_gaps", "mean_ns", "std_ns", "min_ns", "p50_ns", "max_ns"]
@@ -117,7 +112,7 @@ def test_the_gaps_of_a_category_are_described():
 
 def _parts(drawing: str, **options) -> list[tuple]:
     """(start, duration, cause, name) of the parts of idle intervals, in us."""
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     frame = idle_intervals(dag, dag.span, **options)
     columns = zip(
         frame["start_ns"] // 1000,
@@ -189,13 +184,11 @@ def test_work_whose_launch_was_not_recorded_was_launched_before_the_capture():
 
 def test_the_interval_before_a_bound_is_explained_by_what_follows_it():
     """The window ends while the device waits for b; b is launched beyond."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30        40
-            cpu 1    |[launch >a][aten::slow     [launch >b]  ]
-            stream 7 |      [a <a ]                   [b <b ]
-        """)
-    )
+    dag = drawn_dag("""
+        us       |0         10        20        30        40
+        cpu 1    |[launch >a][aten::slow     [launch >b]  ]
+        stream 7 |      [a <a ]                   [b <b ]
+    """)
     frame = idle_intervals(dag, Window(15_000, 20_000, "part"))
 
     assert frame[["start_ns", "dur_ns", "cause", "name"]].to_numpy().tolist() == [
@@ -346,6 +339,6 @@ def test_a_device_without_peaks_has_what_needs_none():
 
 
 def test_a_host_alone_has_no_activity():
-    dag = compile_events(timeline("cpu 1 |[aten::mm]"))
+    dag = drawn_dag("cpu 1 |[aten::mm]")
 
     assert device_activity(dag, dag.span).empty

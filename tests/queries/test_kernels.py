@@ -5,23 +5,20 @@ from __future__ import annotations
 import pytest
 
 import htagraph as hg
-from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.window import Window
 from htagraph.queries.kernel_breakdown import kernel_breakdown
 from htagraph.queries.kernel_durations import kernel_durations
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.launch_stats import launch_stats
-from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 
-_DAG = compile_events(
-    timeline("""
-        us       |0         10        20        30        40
-        cpu 1    |[aten::mm [launch >a]][aten::relu [launch >b]]
-        stream 7 |            [gemm <a ]                [relu <b]
-        stream 9 |            [ncclX][gemm       ]
-    """)
-)
+_DAG = drawn_dag("""
+    us       |0         10        20        30        40
+    cpu 1    |[aten::mm [launch >a]][aten::relu [launch >b]]
+    stream 7 |            [gemm <a ]                [relu <b]
+    stream 9 |            [ncclX][gemm       ]
+""")
 
 
 @pytest.mark.parametrize(
@@ -73,20 +70,18 @@ def test_an_unknown_option_value_is_refused_with_those_there_are():
 
 def test_quantiles_are_durations_at_a_half_nine_tenths_and_all_but_a_hundredth():
     """Of 101 kernels of 3 to 103 us."""
-    dag = compile_events(timeline("stream 7 |" + "".join(f"[k{' ' * n}]" for n in range(101))))
+    dag = drawn_dag("stream 7 |" + "".join(f"[k{' ' * n}]" for n in range(101)))
     row = kernel_breakdown(dag, dag.span, by="name").iloc[0]
 
     assert row[["p50_ns", "p90_ns", "p99_ns"]].tolist() == [53_000, 93_000, 102_000]
 
 
-_DAG_KERNEL_DURATIONS = compile_events(
-    timeline("""
-        us       |0         10        20        30        40
-        cpu 1    |{forward [aten::mm [launch >a]]}[launch >b]
-        stream 7 |                      [gemm <a ]            [relu <b]
-        stream 9 |                      [ncclX][gemm       ]
-    """)
-)
+_DAG_KERNEL_DURATIONS = drawn_dag("""
+    us       |0         10        20        30        40
+    cpu 1    |{forward [aten::mm [launch >a]]}[launch >b]
+    stream 7 |                      [gemm <a ]            [relu <b]
+    stream 9 |                      [ncclX][gemm       ]
+""")
 
 
 def test_durations_are_listed_by_name():
@@ -111,7 +106,7 @@ _COLUMNS = ["pattern", "n_occurrences", "device_ns", "gap_ns"]
 
 
 def _patterns(drawing: str, columns=_COLUMNS, **options) -> list[list]:
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     return kernel_patterns(dag, dag.span, **options)[columns].to_numpy().tolist()
 
 
@@ -189,27 +184,25 @@ def test_patterns_are_ranked_by_what_is_asked(rank_by, first):
 
 @pytest.mark.parametrize("lengths", [(0, 4), (5, 4)])
 def test_lengths_that_no_sequence_has_are_refused(lengths):
-    dag = compile_events(timeline("stream 7 |[k]"))
+    dag = drawn_dag("stream 7 |[k]")
     with pytest.raises(QueryError):
         kernel_patterns(dag, dag.span, min_length=lengths[0], max_length=lengths[1])
 
 
 def test_the_first_time_that_a_pattern_ran_is_the_earliest_on_any_stream() -> None:
     """Stream 20 begins 10 us before stream 7."""
-    dag = compile_events(
-        timeline("""
-            us        |0         10        20        30
-            stream 7  |          [gemm][relu]
-            stream 20 |[gemm][relu]
-        """)
-    )
+    dag = drawn_dag("""
+        us        |0         10        20        30
+        stream 7  |          [gemm][relu]
+        stream 20 |[gemm][relu]
+    """)
     found = kernel_patterns(dag, dag.span)
 
     assert (found["ts_ns"] - dag.span.start_ns).tolist() == [0]
 
 
 def _stats(drawing: str, **options):
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     return launch_stats(dag, dag.span, **options)
 
 

@@ -18,6 +18,7 @@ from htagraph.queries.memory_timeline import memory_timeline
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 from tests.synth.actions import Action, Annotation, Call, Launch, Op, Spend, Synchronize
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -57,7 +58,7 @@ def test_memory_is_told_with_the_operator_that_took_it():
 def test_the_starts_of_steps_are_told():
     """Those in the window."""
     steps = "cpu 1 |{ProfilerStep#0  }{ProfilerStep#1  }"
-    frame = memory_timeline(compile_events(timeline(steps)), Window(5_000, 100_000, "later"))
+    frame = memory_timeline(drawn_dag(steps), Window(5_000, 100_000, "later"))
     assert frame.attrs["steps_ns"] == [18_000]
 
 
@@ -66,13 +67,11 @@ def test_only_the_window_is_told():
     assert memory_timeline(recorded_memory(), Window(0, 16_000, "first"))["bytes"].tolist() == [512]
 
 
-_DAG = compile_events(
-    timeline("""
-        us       |0         10        20        30        40
-        cpu 1    |{ProfilerStep#0 [launch >a]}{ProfilerStep#1 [launch >b]}
-        stream 7 |                    [gemm <a         ]         [relu <b ]
-    """)
-)
+_DAG = drawn_dag("""
+    us       |0         10        20        30        40
+    cpu 1    |{ProfilerStep#0 [launch >a]}{ProfilerStep#1 [launch >b]}
+    stream 7 |                    [gemm <a         ]         [relu <b ]
+""")
 
 
 def test_a_step_tells_what_it_launched_and_what_ran_meanwhile():
@@ -88,7 +87,7 @@ def test_a_step_tells_what_it_launched_and_what_ran_meanwhile():
 
 def test_a_trace_without_a_device_has_steps_that_idle():
     """One row a step, device -1."""
-    dag = compile_events(timeline("cpu 1 |{ProfilerStep#0 }"))
+    dag = drawn_dag("cpu 1 |{ProfilerStep#0 }")
     frame = step_times(dag, dag.span)
 
     assert frame[["device", "n_launches", "idle_ns"]].to_numpy().tolist() == [[-1, 0, 17_000]]
@@ -96,7 +95,7 @@ def test_a_trace_without_a_device_has_steps_that_idle():
 
 def test_a_trace_without_steps_has_no_rows():
     """Nothing marks them."""
-    dag = compile_events(timeline("stream 7 |[k]"))
+    dag = drawn_dag("stream 7 |[k]")
 
     assert len(step_times(dag, dag.span)) == 0
 
@@ -186,14 +185,12 @@ def test_a_planted_odd_step_is_the_only_one_and_its_reason_names_the_plant(odd, 
 
 def test_the_representative_is_the_steady_step_of_median_length():
     """Of 10, 11 and 12 us after the first step, that of 11; the step of 17 is none of them."""
-    dag = compile_events(
-        timeline(
-            """
+    dag = drawn_dag(
+        """
             us    |0         10        20        30        40        50        60
             cpu 1 |{s0       }{s1      }{s2       }{s3        }{s4             }
             """,
-            names={f"s{number}": f"ProfilerStep#{number}" for number in range(5)},
-        )
+        names={f"s{number}": f"ProfilerStep#{number}" for number in range(5)},
     )
     frame = _steps(dag)
 
@@ -234,25 +231,21 @@ def test_steps_that_take_turns_are_not_mixed():
 
 def test_polls_and_other_threads_make_no_step_odd():
     """How often a host asks, and what workers do, depends on the clock."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         us       |0         10        20        30        40        50        60
         cpu 1    |{ProfilerStep#0  }{ProfilerStep#1  }{ProfilerStep#2  [cudaEventQuery]}
         cpu 2    |                     [work][work]
         """)
-    )
 
     assert _steps(dag)["n_different"].tolist() == [0, 0, 0]
 
 
 def test_time_between_markers_counts():
     """Serving markers: the third waits 12 us for the next request; the last is not judged by it."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         us    |0         10        20        30        40        50        60        70
         cpu 1 |{execute_a  }  {execute_a  }  {execute_a  }            {execute_a  }  {execute_a  }
         """)
-    )
     frame = _steps(dag)
 
     assert frame["period_ns"].tolist() == [15_000, 15_000, 25_000, 15_000, 13_000]
@@ -262,12 +255,10 @@ def test_time_between_markers_counts():
 
 def test_what_happens_between_steps_is_part_of_the_reason_also_if_the_last_step_is_the_usual():
     """The first step is followed by an evaluation, and the last has no such part."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         us    |0         10        20        30        40        50        60        70
         cpu 1 |{execute_a    }[eval     ]{execute_a    }{execute_a  }{execute_a     }{execute_a   }
         """)
-    )
     frame = _steps(dag)
 
     assert frame["is_representative"].tolist() == [False, False, False, False, True]
@@ -284,4 +275,4 @@ def test_only_steps_of_the_window_are_shown_but_all_are_compared():
 
 def test_a_trace_without_steps_has_no_rows_of_steady_state():
     """Nothing marks them."""
-    assert len(_steps(compile_events(timeline("stream 7 |[k]")))) == 0
+    assert len(_steps(drawn_dag("stream 7 |[k]"))) == 0

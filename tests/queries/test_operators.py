@@ -17,15 +17,14 @@ from htagraph.queries.execution_nodes import execution_nodes
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 from tests.queries.recorded_shapes import Op, recorded
 
-_DAG = compile_events(
-    timeline("""
-        us       |0         10        20        30        40        50        60        70
-        cpu 1    |[aten::linear [aten::mm [launch >a]]]   [aten::mm [launch >b] ]
-        stream 7 |                           [gemm <a     ]           [gemm <b]
-    """)
-)
+_DAG = drawn_dag("""
+    us       |0         10        20        30        40        50        60        70
+    cpu 1    |[aten::linear [aten::mm [launch >a]]]   [aten::mm [launch >b] ]
+    stream 7 |                           [gemm <a     ]           [gemm <b]
+""")
 
 
 def test_own_time_is_what_nothing_inside_takes():
@@ -42,7 +41,7 @@ def test_own_time_is_what_nothing_inside_takes():
 
 def test_a_recursive_call_counts_once():
     """The inner call is part of the outer one's time."""
-    dag = compile_events(timeline("cpu 1 |[again [again  ] ]"))
+    dag = drawn_dag("cpu 1 |[again [again  ] ]")
     frame = operator_breakdown(dag, dag.span)
 
     assert frame[["n_calls", "host_ns", "self_ns"]].to_numpy().tolist() == [[2, 18_000, 18_000]]
@@ -57,14 +56,12 @@ def test_own_times_in_a_window_add_up_to_the_window():
 
 def test_a_call_that_outlasts_its_caller_is_its_own_in_a_window_after_that():
     """The launch began in aten::mm, which had ended when the window begins."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30
-            cpu 1    |[aten::mm   ]
-            cpu 1    |      [launch >a        ]
-            stream 7 |                    [gemm <a ]
-        """)
-    )
+    dag = drawn_dag("""
+        us       |0         10        20        30
+        cpu 1    |[aten::mm   ]
+        cpu 1    |      [launch >a        ]
+        stream 7 |                    [gemm <a ]
+    """)
     frame = operator_breakdown(dag, Window(18_000, 30_000, "later"))
 
     assert frame[["name", "self_ns", "device_ns"]].to_numpy().tolist() == [
@@ -74,15 +71,13 @@ def test_a_call_that_outlasts_its_caller_is_its_own_in_a_window_after_that():
 
 def test_an_api_call_that_an_operator_overhangs_launched_nothing_of_it():
     """Operators and API calls have two clocks: mm seems to begin before the query returned."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30        40
-            cpu 1    |[aten::linear                        ]
-            cpu 1    | [cudaStreamIsCapturing ]
-            cpu 1    |                    [aten::mm [launch >a]]
-            stream 7 |                                      [gemm <a ]
-        """)
-    )
+    dag = drawn_dag("""
+        us       |0         10        20        30        40
+        cpu 1    |[aten::linear                        ]
+        cpu 1    | [cudaStreamIsCapturing ]
+        cpu 1    |                    [aten::mm [launch >a]]
+        stream 7 |                                      [gemm <a ]
+    """)
     found = operator_breakdown(dag, dag.span).set_index("name")
 
     assert found["device_ns"].to_dict() == {
@@ -119,12 +114,10 @@ def test_every_grouping_adds_up_to_the_time_of_the_thread_and_of_its_kernels(by)
 
 def test_operators_under_an_annotation():
     """Product and launch are in the block; relu follows it."""
-    dag = compile_events(
-        timeline("""
-            cpu 1    |{block [aten::mm [launch >a]] }[aten::relu]
-            stream 7 |                          [gemm <a     ]
-        """)
-    )
+    dag = drawn_dag("""
+        cpu 1    |{block [aten::mm [launch >a]] }[aten::relu]
+        stream 7 |                          [gemm <a     ]
+    """)
     found = operator_breakdown(dag, dag.span, by="annotation").sort_values(["name", "kind"])
 
     assert found[["name", "kind", "n_calls", "self_device_ns"]].to_numpy().tolist() == [
@@ -159,15 +152,13 @@ def test_deeper_calls_are_counted_with_their_callers():
     ]
 
 
-_DAG_ANNOTATION_BREAKDOWN = compile_events(
-    timeline("""
-        us       |0         10        20        30        40        50        60
-        cpu 1    |{step                                              }
-        cpu 1    |     {forward [aten::mm [launch >a]]}[launch >b]
-        stream 7 |                       [gemm <a            ][relu <b]
-        stream 7 |                       {forward            }
-    """)
-)
+_DAG_ANNOTATION_BREAKDOWN = drawn_dag("""
+    us       |0         10        20        30        40        50        60
+    cpu 1    |{step                                              }
+    cpu 1    |     {forward [aten::mm [launch >a]]}[launch >b]
+    stream 7 |                       [gemm <a            ][relu <b]
+    stream 7 |                       {forward            }
+""")
 
 
 def test_device_time_belongs_to_every_annotation_around_its_launch():
@@ -242,6 +233,6 @@ def test_only_operators_of_the_window_are_told():
 
 
 def test_without_an_execution_trace_there_is_nothing():
-    dag = compile_events(timeline("cpu 1 |[aten::mm ]"))
+    dag = drawn_dag("cpu 1 |[aten::mm ]")
 
     assert execution_nodes(dag, Window(0, 50_000, "all")).equals(EXECUTION_NODES.empty())

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
 from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.overlap import overlap
 from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.temporal_breakdown import temporal_breakdown
-from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 
 
 def test_overlap_is_the_time_in_which_both_run():
     """Nccl runs for 10 us, 6 of them under gemm."""
-    dag = compile_events(
-        timeline("""
-            stream 7 |[gemm   ]
-            stream 9 |   [ncclX   ]
-        """)
-    )
+    dag = drawn_dag("""
+        stream 7 |[gemm   ]
+        stream 9 |   [ncclX   ]
+    """)
     frame = overlap(dag, dag.span)
 
     assert frame.iloc[0].tolist()[1:] == [9_000, 10_000, 6_000, 4_000, pytest.approx(0.6)]
@@ -29,19 +26,17 @@ def test_overlap_is_the_time_in_which_both_run():
 
 def test_no_communication_has_no_share():
     """None of nothing is hidden."""
-    dag = compile_events(timeline("stream 7 |[gemm]"))
+    dag = drawn_dag("stream 7 |[gemm]")
 
     assert overlap(dag, dag.span)["overlap_share"].isna().tolist() == [True]
 
 
-_OVERLAPPING = compile_events(
-    timeline("""
-        us       |0         10        20        30
-        stream 7 |[gemm  ]            [gemm   ]
-        stream 9 |    [nccl   ]
-        stream 9 |           [Memcpy]
-    """)
-)
+_OVERLAPPING = drawn_dag("""
+    us       |0         10        20        30
+    stream 7 |[gemm  ]            [gemm   ]
+    stream 9 |    [nccl   ]
+    stream 9 |           [Memcpy]
+""")
 
 
 def test_classes_that_run_at_once_are_told_apart():
@@ -59,7 +54,7 @@ def test_classes_that_run_at_once_are_told_apart():
 
 
 def _why(drawing: str) -> list[list]:
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     frame = exposed_communication(dag, dag.span)
     return frame[["name", "exposed_ns", "why", "next_name"]].to_numpy().tolist()
 
@@ -134,12 +129,10 @@ def test_a_window_is_half_open_and_clips():
 
 def test_each_device_has_its_row():
     """The second device works for 4 of 10 us."""
-    dag = compile_events(
-        timeline("""
-            gpu 0 stream 7 |[gemm    ]
-            gpu 1 stream 7 |   [k ]
-        """)
-    )
+    dag = drawn_dag("""
+        gpu 0 stream 7 |[gemm    ]
+        gpu 1 stream 7 |   [k ]
+    """)
     frame = temporal_breakdown(dag, dag.span)
 
     assert frame[["device", "idle_ns", "compute_ns"]].to_numpy().tolist() == [
@@ -150,18 +143,16 @@ def test_each_device_has_its_row():
 
 def test_a_trace_without_device_work_has_no_rows():
     """There is no device to speak of."""
-    dag = compile_events(timeline("cpu 1 |[op  ]"))
+    dag = drawn_dag("cpu 1 |[op  ]")
 
     assert len(temporal_breakdown(dag, dag.span)) == 0
 
 
-_DAG = compile_events(
-    timeline("""
-        us       |0         10        20        30        40
-        cpu 1    |[launch >a][launch >b][launch >c]
-        stream 7 |          [a <a               ][b <b][c <c]
-    """)
-)
+_DAG = drawn_dag("""
+    us       |0         10        20        30        40
+    cpu 1    |[launch >a][launch >b][launch >c]
+    stream 7 |          [a <a               ][b <b][c <c]
+""")
 
 
 def test_a_full_queue_is_timed():
@@ -178,7 +169,7 @@ def test_a_launch_that_met_a_full_queue_is_blocked():
     n = 1001
     host = "".join(f"[launch >a{i}]".ljust(16) for i in range(n)) + "[launch >z".ljust(60) + "]"
     device = " " * (16 * n + 58) + "".join(f"[k <a{i}]" for i in range(n)) + "[k <z]"
-    dag = compile_events(timeline(f"cpu 1 |{host}\nstream 7 |{device}"))
+    dag = drawn_dag(f"cpu 1 |{host}\nstream 7 |{device}")
     frame = queue_blocked(dag, dag.span)
 
     assert frame[["n_blocked", "blocked_ns"]].to_numpy().tolist() == [[1, 61_000]]

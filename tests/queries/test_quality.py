@@ -23,6 +23,7 @@ from htagraph.queries.inferences import inferences
 from htagraph.queries.profiler_overhead import profiler_overhead
 from htagraph.queries.quality import quality
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag, drawn_graph
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
@@ -343,7 +344,7 @@ PAIRS = (
 
 def test_a_rule_says_how_many_edges_it_made_and_their_time_on_the_path():
     """From the kernel's end to what the host goes on with: 2 us of 86."""
-    dag = compile_events(timeline(POLLED, names=NAMES))
+    dag = drawn_dag(POLLED, names=NAMES)
     row = inferences(dag, dag.span).set_index("rule").loc["host polls"]
 
     assert (row["kind"], row["n_edges"], row["path_ns"]) == ("hidden_sync", 1, 2_000)
@@ -354,7 +355,7 @@ def test_a_rule_says_how_many_edges_it_made_and_their_time_on_the_path():
 
 def test_recorded_dependencies_are_no_inferences():
     """A launch and a call that waits by definition."""
-    dag = compile_events(timeline("cpu 1 |[launch >a][sync @*  ]\nstream 7 |   [k <a]"))
+    dag = drawn_dag("cpu 1 |[launch >a][sync @*  ]\nstream 7 |   [k <a]")
 
     assert inferences(dag, dag.span).empty
 
@@ -369,7 +370,7 @@ def test_without_inference_there_are_none():
 
 def learned() -> TraceGraph:
     """A graph whose only inferred edge is by a learned rule, with two pairs."""
-    dag = compile_events(timeline(POLLED, names=NAMES))
+    dag = drawn_dag(POLLED, names=NAMES)
     rule = dag.edges.rule
     rule = np.where(rule == Rule.HOST_POLLS, Rule.RECURRING_IN_REPLAYS, rule)
     edges = replace(dag.edges, rule=rule.astype(np.int8))
@@ -414,7 +415,7 @@ def test_quality_has_a_line_for_each_rule_that_made_edges():
 
 def test_a_rule_without_pairs_judges_each_edge_by_itself():
     """All its edges count."""
-    dag = compile_events(timeline(POLLED, names=NAMES))
+    dag = drawn_dag(POLLED, names=NAMES)
     row = quality(dag, dag.span).set_index("check").loc["inferred: host polls"]
 
     assert (row["n_good"], row["n_all"]) == (1, 1)
@@ -448,7 +449,7 @@ DRAWING = """
 @pytest.fixture
 def graph() -> TraceGraph:
     """A rank that launches a kernel, waits for it, and runs an operator."""
-    return hg.Trace.from_events(timeline(DRAWING)).compile()
+    return drawn_graph(DRAWING)
 
 
 def test_edges_by_kind_and_rule(graph: TraceGraph) -> None:
@@ -475,7 +476,7 @@ def test_events_by_kind(graph: TraceGraph) -> None:
 
 def test_time_in_no_event_is_a_row() -> None:
     """Between two operators no event runs."""
-    found = hg.Trace.from_events(timeline("cpu 1 |[op]    [op]")).compile().kinds(of="events")
+    found = drawn_graph("cpu 1 |[op]    [op]").kinds(of="events")
     assert dict(zip(found["kind"], found["path_ns"], strict=True)) == {
         "op": 8_000,
         "(no event)": 4_000,

@@ -22,7 +22,7 @@ from htagraph.replay.charges import Charges
 from htagraph.replay.near_chains import near_chains
 from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.synth import timeline
+from tests.drawn import drawn_dag, drawn_graph
 from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
@@ -38,7 +38,7 @@ DRAWING = """
 
 def floats(drawing: str, window: Window | None = None) -> dict[str, tuple[int, int]]:
     """Total and free float by name, in us; of the last of a name."""
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     found = slack(dag, window or dag.span)
     both = zip(found["total_float_ns"] // 1000, found["free_float_ns"] // 1000, strict=True)
     return dict(zip(found["name"], both, strict=True))
@@ -55,7 +55,7 @@ def test_work_beside_the_path_has_the_time_until_it_is_needed() -> None:
 
 def test_what_is_critical_has_no_float() -> None:
     """The flag is the number, and the events of the path are critical."""
-    dag = compile_events(timeline(DRAWING))
+    dag = drawn_dag(DRAWING)
     found = slack(dag, dag.span)
 
     assert found.loc[found["is_critical"], "name"].tolist() == ["a", "cudaDeviceSynchronize"]
@@ -141,7 +141,7 @@ FAR = 1_000_000
 
 def chains(window: Window | None = None, **options: int) -> list[tuple[int, int, int]]:
     """Float, start and length of the chains, in us."""
-    dag = compile_events(timeline(DRAWING))
+    dag = drawn_dag(DRAWING)
     found = near_critical(dag, window or dag.span, **options)
     columns = (found[name] // 1000 for name in ("float_ns", "start_ns", "dur_ns"))
     return list(zip(*columns, strict=True))
@@ -149,7 +149,7 @@ def chains(window: Window | None = None, **options: int) -> list[tuple[int, int,
 
 def test_each_chain_leaves_what_is_more_critical_and_joins_it_again() -> None:
     """Stream 9 with the launches before it; the host, from where it launched b until it waits."""
-    dag = compile_events(timeline(DRAWING))
+    dag = drawn_dag(DRAWING)
     found = near_critical(dag, dag.span, within_ns=FAR)
 
     assert chains(within_ns=FAR) == [(9, 0, 33), (12, 11, 19)]
@@ -159,7 +159,7 @@ def test_each_chain_leaves_what_is_more_critical_and_joins_it_again() -> None:
 
 def test_a_chain_says_what_it_is_made_of() -> None:
     """11 us of launch calls, 6 until b starts, 16 of two kernels; the host: 11 calling, 8 idle."""
-    dag = compile_events(timeline(DRAWING))
+    dag = drawn_dag(DRAWING)
     found = near_critical(dag, dag.span, within_ns=FAR)
 
     assert found["bounds"].tolist() == [
@@ -184,7 +184,7 @@ def test_a_twentieth_of_the_window_is_near() -> None:
     more = " " * 158
     drawing = DRAWING.replace("[launch >b]", f"[launch >b]{more}")
     drawing = drawing.replace("[a <a", f"[a <a{more}").replace("[b <b", f"[b <b{more}")
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
 
     assert dag.span.dur_ns == 200_000
     assert near_critical(dag, dag.span)["float_ns"].tolist() == [9_000]
@@ -193,7 +193,7 @@ def test_a_twentieth_of_the_window_is_near() -> None:
 
 def test_chains_shorter_than_a_thousandth_of_the_window_are_left_out() -> None:
     """The chain of b ends at 33 us: of a window of 9 us, it has 10 ns or 9."""
-    dag = compile_events(timeline(DRAWING))
+    dag = drawn_dag(DRAWING)
     windows = [Window(begin_ns, 42_000, "end") for begin_ns in (32_990, 32_991)]
     found = [near_critical(dag, window, within_ns=FAR)["dur_ns"].tolist() for window in windows]
 
@@ -252,10 +252,6 @@ def test_every_node_that_has_little_float_is_in_one_chain(program) -> None:
     assert near[inside].all()
 
 
-def graph_of(drawing: str) -> hg.TraceGraph:
-    return hg.Trace.from_events(timeline(drawing)).compile()
-
-
 def simulated(fault: str) -> hg.TraceGraph:
     return hg.Trace.from_events(simulate(training_rank(fault=fault)).events).compile()
 
@@ -267,7 +263,7 @@ def loading() -> hg.TraceGraph:
 
 def test_a_kernel_is_asked_about_at_four_speeds():
     """One kernel of 21 us, waited for; without it, the call that launched it still takes 13 us."""
-    graph = graph_of("""
+    graph = drawn_graph("""
         cpu 1    |[launch >a]   [sync @*    ]
         stream 7 |      [gemm <a            ]
     """)
@@ -325,7 +321,7 @@ def test_an_expected_saving_lies_in_its_interval(loading):
 
 def test_a_kernel_saves_no_more_than_another_leaves():
     """Two kernels on two streams, both waited for, one 2 us longer."""
-    graph = graph_of("""
+    graph = drawn_graph("""
         cpu 1    |[launch >a][launch >b]  [sync @*     ]
         stream 7 |              [gemm <a               ]
         stream 9 |              [conv <b             ]
@@ -337,9 +333,9 @@ def test_a_kernel_saves_no_more_than_another_leaves():
 
 
 def test_nothing_recorded_has_no_opportunities():
-    graph = graph_of("cpu 1 |[aten::mm]")
+    graph = drawn_graph("cpu 1 |[aten::mm]")
 
-    assert opportunities(graph.dag, hg.Trace.from_events(timeline("")).compile().interval).empty
+    assert opportunities(graph.dag, drawn_graph("").interval).empty
 
 
 @pytest.mark.parametrize("launch", ["cudaLaunchKernel", "cudaGraphLaunch"])
@@ -351,7 +347,7 @@ def test_what_the_run_has_had_already_is_no_opportunity(launch, loader):
         stream 7 |                       [k <a      ]            [k <b       ]         [k <c       ]
     """
     names = {"load": f"enumerate(DataLoader)#{loader}DataLoaderIter.__next__", "launch": launch}
-    graph = hg.Trace.from_events(timeline(drawing, names=names)).compile()
+    graph = drawn_graph(drawing, names=names)
 
     kinds = set(graph.opportunities()["kind"])
 
@@ -363,7 +359,7 @@ def recurring(names: str) -> hg.TraceGraph:
     """Kernels that a host launches one by one, in this order."""
     host = "".join(f"[launch >{number:03}  ]" for number in range(len(names)))
     work = "".join(f"     [{name} <{number:03}   ]" for number, name in enumerate(names))
-    return graph_of(f"""
+    return drawn_graph(f"""
         cpu 1    |{host}
         stream 7 |      {work}
     """)

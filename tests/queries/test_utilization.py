@@ -22,6 +22,7 @@ from htagraph.queries.utilization import utilization
 from htagraph.queries.utilization_losses import utilization_losses
 from htagraph.synth import timeline
 from htagraph.synth.rows import Row, event_table
+from tests.drawn import drawn_dag
 from tests.queries.gridded import FOUR_SMS, gridded
 from tests.queries.recorded_shapes import A100, Op, recorded
 from tests.synth.program import Launch, Machine, Program, Work
@@ -202,7 +203,7 @@ def test_no_bins_are_refused() -> None:
 
 
 def test_a_trace_without_device_work_has_no_rows() -> None:
-    dag = compile_events(timeline("cpu 1 |[op  ]"))
+    dag = drawn_dag("cpu 1 |[op  ]")
     assert utilization(dag, dag.span).empty
 
 

@@ -20,6 +20,7 @@ from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.replay import replay_of
 from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.event_rows import taken
 from tests.real_traces import located
 from tests.replay.drawn import drawn
@@ -27,15 +28,11 @@ from tests.synth.program import Annotation, Launch, Machine, Op, Program, Spend,
 from tests.synth.simulator import simulate
 
 
-def _compiled(drawing: str) -> hg.TraceGraph:
-    return hg.Trace.from_events(timeline(drawing)).compile()
-
-
 @pytest.mark.parametrize(("left_us", "waits"), [(100, True), (150, False)])
 def test_a_gap_may_wait_for_work_that_ends_in_its_last_tenth(left_us, waits):
     """A gap of 1 ms; 24 us more are usual, four times the launch delay."""
     kernel = "[gemm <a".ljust(1_004 - left_us) + "]"
-    graph = _compiled(
+    graph = drawn_graph(
         f"cpu 1 |[launch >a]{' ' * 1_000}[aten::b]\nstream 7 |      {kernel}",
     )
     found = {reading.assumption for reading in readings(graph.dag, replay_of(graph.dag))}
@@ -73,7 +70,7 @@ def test_launches_that_did_not_bind_take_what_five_others_took(n_bound, expected
     starts = [6, *[10] * (n_bound - 1)]
     kernels = [(" " * us + f"[k <{n}]").ljust(30) for n, us in enumerate(starts)]
     kernels[-1] = " " * 10 + f"[long <{n_bound - 1}".ljust(60) + "][queued <q]"
-    graph = _compiled(f"cpu 1 |{cpu}\nstream 7 |{''.join(kernels)}")
+    graph = drawn_graph(f"cpu 1 |{cpu}\nstream 7 |{''.join(kernels)}")
     usual = next(readings(graph.dag, replay_of(graph.dag))).replay
     event = usual.node[usual.head] >> 1
     launches = np.flatnonzero(usual.rule == Rule.CORRELATION)

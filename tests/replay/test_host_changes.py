@@ -13,6 +13,7 @@ from htagraph.replay.assumptions import Assumption
 from htagraph.replay.latent_waits import latent_waits
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.event_rows import taken
 from tests.real_traces import located
 from tests.replay.drawn import drawn, saved_us
@@ -135,7 +136,7 @@ def test_a_batch_costs_a_handoff_or_half_of_its_loading_at_most(
 ) -> None:
     """Of 2.8 ms, 2 ms are a handoff; of 5.6 ms, half slows the step. Two batches are prefetched."""
     drawing = "cpu 1 |" + "{data_loading}[work              ]" * 3
-    graph = hg.Trace.from_events(timeline(drawing, us_per_column=us_per_column)).compile()
+    graph = drawn_graph(drawing, us_per_column=us_per_column)
 
     saving = hg.what_if(graph, hg.prefetch()).saves_ns
 
@@ -373,7 +374,7 @@ def test_a_kernel_waits_where_most_of_its_instances_do(n_waits, n_latent):
         stream += f"      {f'[gemm <a{number}'.ljust(59)}]".ljust(110)
         waiting += f"{' ' * start}[nccl <b{number}]".ljust(110)
     drawing = f"cpu 1 |{cpu}\nstream 7 |{stream}\nstream 9 |{waiting}"
-    graph = hg.Trace.from_events(timeline(drawing)).compile()
+    graph = drawn_graph(drawing)
 
     found = latent_waits(graph.dag).rule == Rule.RECURRING_IN_REPLAYS
 
