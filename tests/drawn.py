@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from htagraph.compiler.passes import compile_events
-from htagraph.graph import TraceGraph
 from htagraph.model.dag import Dag
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 from htagraph.synth import timeline
-from htagraph.trace import Trace
 
 
 def drawn_dag(drawing: str, **options: Any) -> Dag:

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph import compiled, load, report, run_profile
-from htagraph.agents import loaded as loading
-from htagraph.agents.budget import (
+from htagraph import load, report, run_profile
+from htagraph.agents import target as loading
+from htagraph.agents.documents import (
     CHARACTERS_PER_TOKEN,
     LEAST_TOKENS,
     LONGEST_NAME,
@@ -29,13 +29,14 @@ from htagraph.agents.budget import (
     plain,
     rows_part,
 )
-from htagraph.agents.desk import Desk
-from htagraph.agents.files import Root
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
 from htagraph.agents.tools import TOOLS, WhatIfTool
-from htagraph.demo_traces import demo_trace
 from htagraph.errors import QueryError, TraceNotFoundError
 from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.summary import Summary
+from htagraph.run import compiled
+from htagraph.synth.demo_traces import demo_trace
 from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank

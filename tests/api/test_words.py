@@ -13,19 +13,19 @@ import pytest
 from docs.drawings import EDGES
 from docs.vocabulary import PAGE, meanings, page
 from htagraph import demo_trace, load
-from htagraph.agents.desk import Desk
-from htagraph.agents.files import Root
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
 from htagraph.agents.tools import TOOLS
 from htagraph.cli.main import VERBS, main
 from htagraph.errors import QueryError
 from htagraph.explain.edge_bounds import BoundRules
-from htagraph.graph import TraceGraph
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary, in_words
 from htagraph.model.rules import Evidence, Rule
-from htagraph.questions import QUESTIONS, check_options
-from htagraph.synonyms import SYNONYMS, VERBS_OF_ANSWERS, Target, targets_of
+from htagraph.queries.questions import QUESTIONS, check_options
+from htagraph.queries.synonyms import SYNONYMS, VERBS_OF_ANSWERS, Target, targets_of
+from htagraph.run.graph import TraceGraph
 from tests.drawn import drawn_dag
 
 ROOT = Path(__file__).parents[2]

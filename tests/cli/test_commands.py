@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.cli.exports import readable
+from htagraph.cli.inputs import readable
 from htagraph.cli.main import main
-from htagraph.demo_traces import demo_trace
+from htagraph.synth.demo_traces import demo_trace
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 

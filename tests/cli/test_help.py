@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import htagraph as hg
+from htagraph.arrays.passes import PASSES
 from htagraph.cli.main import VERBS, main
 from htagraph.model.labels import distinct_names
-from htagraph.native.passes import PASSES
 from tests.hostile.confined import PACKAGE
 from tests.real_traces import CAPTURES
 
@@ -217,7 +217,7 @@ def test_printed_commands_run(folder, words, capsys, monkeypatch):
 
 _FREE_A_BLOCK = """
 from pathlib import Path
-from htagraph.native.memory import keeps_memory
+from htagraph.arrays.memory import keeps_memory
 
 keeps_memory()
 block = b"x" * (64 << 20)

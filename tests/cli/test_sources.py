@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import htagraph as hg
+from htagraph.cli.inputs import Source
 from htagraph.cli.main import main
-from htagraph.cli.sources import Source
 from tests.readers.nsys_files import simulated_file
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank

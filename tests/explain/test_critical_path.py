@@ -15,15 +15,14 @@ from htagraph.errors import QueryError
 from htagraph.explain import critical_path as module
 from htagraph.explain.breakdown import sum_by
 from htagraph.explain.critical_path import critical_path, critical_paths, path_parts, path_segments
-from htagraph.explain.segment_causes import main_causes
-from htagraph.explain.segments import LABELS
+from htagraph.explain.segments import LABELS, main_causes
+from htagraph.findings.path import CriticalPath
 from htagraph.lookup.find_window import find_window
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.path import CriticalPath
+from htagraph.run.trace import Trace
 from htagraph.synth import timeline
-from htagraph.trace import Trace
 from tests.drawn import drawn_dag
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from htagraph import Trace, synth
-from htagraph.explain.counter_tracks import counter_tracks
-from htagraph.explain.meanwhile import meanwhile
+from htagraph.explain.counter_tracks import counter_tracks, roof_arguments
 from htagraph.explain.odd_steps import odd_step_reasons
-from htagraph.explain.replay_time import ReplayTime, replay_time
-from htagraph.explain.roof_arguments import roof_arguments
+from htagraph.explain.segment_pieces import meanwhile
+from htagraph.explain.self_time import ReplayTime, replay_time
 from htagraph.explain.topics import about
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.lookup.steady_steps import steady_steps

@@ -10,7 +10,7 @@ import pytest
 
 import htagraph as hg
 from htagraph import Trace
-from htagraph.cli.runs import windowed
+from htagraph.cli.inputs import windowed
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path
@@ -329,7 +329,7 @@ def test_a_cause_has_a_title_and_advice(cause: Cause) -> None:
     """What a report calls it, and what to try."""
     assert cause in TITLES, f"no title of {cause!r} in TITLES of htagraph/findings/advice.py"
     assert cause in ADVICE, (
-        f"no advice on {cause!r} in htagraph/findings/host_rules.py or device_rules.py; its "
+        f"no advice on {cause!r} in htagraph/findings/rules.py or device_rules.py; its "
         "conditions are cases of tests/findings/test_rules.py"
     )
 

@@ -7,11 +7,10 @@ import json
 import pytest
 
 import htagraph as hg
-from htagraph.cli.runs import windowed
-from htagraph.explain.replay_time import ReplayTime
-from htagraph.findings.replays import replay_bound
+from htagraph.cli.inputs import windowed
+from htagraph.explain.self_time import ReplayTime
 from htagraph.findings.verdict import Finding
-from htagraph.findings.window_bounds import find_bounds
+from htagraph.findings.window_bounds import find_bounds, replay_bound
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.summary import Summary

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from htagraph.compiler.passes import compile_events
-from htagraph.lookup.bandwidths import bandwidths
+from htagraph.lookup.counter_levels import bandwidths
 from htagraph.lookup.launch_geometry import geometry_devices, launch_geometry
-from htagraph.lookup.sampled_use import sampled_use
+from htagraph.lookup.samples import sampled_use
 from htagraph.model.dag import Dag
 from htagraph.model.samples import SampleTable, Series
 from htagraph.queries.quality import quality

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import htagraph as hg
 from htagraph.lookup.damage import WHOLE_PART
-from htagraph.lookup.lost_nodes import lost_nodes
-from htagraph.model.damage import DamageKind
+from htagraph.lookup.holes import lost_nodes
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, EventKind, among
+from htagraph.model.recording import DamageKind
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
 from tests.event_rows import taken

@@ -12,9 +12,9 @@ import pytest
 import htagraph as hg
 from htagraph.errors import AmbiguousWindowWarning, QueryError, TraceLimitError, WindowNotFoundError
 from htagraph.lookup import matching
-from htagraph.lookup.conditions import rows_where
 from htagraph.lookup.find_event import find_event, next_work
 from htagraph.lookup.find_window import times_in
+from htagraph.lookup.selecting import rows_where
 from htagraph.model.dag import Dag
 from tests.drawn import drawn_graph
 from tests.job.simulated import loaded

@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.compiled import LoadOptions
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
-from htagraph.graph import TraceGraph
-from htagraph.lookup.compiled_work import can_capture, is_replayed
-from htagraph.lookup.data_loaders import find_loading
-from htagraph.lookup.host_waits import long_waits
-from htagraph.lookup.phases import runs_in_closure
-from htagraph.lookup.readiness import readiness
+from htagraph.lookup.collectives import readiness
+from htagraph.lookup.programs import can_capture, find_loading, is_replayed
+from htagraph.lookup.queues import long_waits
 from htagraph.lookup.steady_steps import MOST_KINDS, are_near, steady_steps
+from htagraph.lookup.work_groups import runs_in_closure
 from htagraph.model.dag import Dag
+from htagraph.run.compiled import LoadOptions
+from htagraph.run.graph import TraceGraph
 from htagraph.synth import timeline
 from tests.drawn import drawn_dag, drawn_graph
 from tests.job.simulated import MACHINE, meet

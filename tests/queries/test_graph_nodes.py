@@ -14,9 +14,9 @@ import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.collectives import collectives, short_group
+from htagraph.queries.communication import collectives, short_group
 from htagraph.queries.cost import cost
-from htagraph.queries.graph_nodes import graph_nodes
+from htagraph.queries.kernels import graph_nodes
 from htagraph.replay.changes import Remove
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal

@@ -13,12 +13,10 @@ from htagraph.explain import idle_parts
 from htagraph.model.kinds import EventKind
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.window import Window
-from htagraph.queries.device_activity import device_activity
-from htagraph.queries.idle_categories import idle_categories
-from htagraph.queries.idle_intervals import idle_intervals
-from htagraph.queries.idle_time import idle_time
+from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
+from htagraph.queries.utilization import device_activity
+from htagraph.run.trace import Trace
 from htagraph.synth import timeline
-from htagraph.trace import Trace
 from tests.drawn import drawn_dag
 from tests.queries.recorded_shapes import H100, Op, recorded
 

@@ -14,9 +14,8 @@ from htagraph.lookup.find_window import find_window
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.memory_timeline import memory_timeline
-from htagraph.queries.steady_state import steady_state
-from htagraph.queries.step_times import step_times
+from htagraph.queries.counters import memory_timeline
+from htagraph.queries.steps import steady_state, step_times
 from htagraph.synth import timeline
 from tests.drawn import drawn_dag
 from tests.synth.actions import Action, Annotation, Call, Launch, Op, Spend, Synchronize

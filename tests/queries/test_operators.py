@@ -12,10 +12,12 @@ from htagraph.model.answers import EXECUTION_NODES
 from htagraph.model.events import EventTable, SparseColumn
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
-from htagraph.queries.annotation_breakdown import annotation_breakdown
-from htagraph.queries.execution_nodes import execution_nodes
-from htagraph.queries.operator_breakdown import operator_breakdown
-from htagraph.queries.operator_tree import operator_tree
+from htagraph.queries.operators import (
+    annotation_breakdown,
+    execution_nodes,
+    operator_breakdown,
+    operator_tree,
+)
 from htagraph.synth import timeline
 from tests.drawn import drawn_dag
 from tests.queries.recorded_shapes import Op, recorded

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from htagraph.model.window import Window
-from htagraph.queries.class_overlap import class_overlap
-from htagraph.queries.exposed_communication import exposed_communication
-from htagraph.queries.overlap import overlap
-from htagraph.queries.queue_blocked import queue_blocked
-from htagraph.queries.temporal_breakdown import temporal_breakdown
+from htagraph.queries.communication import class_overlap, exposed_communication, overlap
+from htagraph.queries.launches import queue_blocked
+from htagraph.queries.steps import temporal_breakdown
 from tests.drawn import drawn_dag
 
 

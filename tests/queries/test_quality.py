@@ -13,15 +13,14 @@ from hypothesis import given
 import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
-from htagraph.graph import TraceGraph
+from htagraph.model.edges import Support
 from htagraph.model.events import EventTable
-from htagraph.model.inference import Support
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
-from htagraph.queries.inferences import inferences
 from htagraph.queries.profiler_overhead import profiler_overhead
-from htagraph.queries.quality import quality
+from htagraph.queries.quality import inferences, quality
+from htagraph.run.graph import TraceGraph
 from htagraph.synth import timeline
 from tests.drawn import drawn_dag, drawn_graph
 from tests.synth.simulator import simulate

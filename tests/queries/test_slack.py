@@ -9,17 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.algorithms.retime import retime
+from htagraph.arrays.retime import retime
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries import opportunities as room
-from htagraph.queries.near_critical import _shares, near_critical
-from htagraph.queries.opportunities import opportunities
-from htagraph.queries.slack import slack
+from htagraph.queries import cost as room
+from htagraph.queries.cost import opportunities, slack
+from htagraph.queries.near_critical import _shares, near_chains, near_critical
 from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Scale
 from htagraph.replay.charges import Charges
-from htagraph.replay.near_chains import near_chains
 from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
 from tests.drawn import drawn_dag, drawn_graph

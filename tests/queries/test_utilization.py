@@ -18,8 +18,7 @@ from htagraph.model.events import SparseColumn
 from htagraph.model.kinds import EventKind
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.window import Window
-from htagraph.queries.utilization import utilization
-from htagraph.queries.utilization_losses import utilization_losses
+from htagraph.queries.utilization import utilization, utilization_losses
 from htagraph.synth import timeline
 from htagraph.synth.rows import Row, event_table
 from tests.drawn import drawn_dag

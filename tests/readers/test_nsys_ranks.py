@@ -12,9 +12,9 @@ import pytest
 
 from htagraph import load
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceNotFoundError
+from htagraph.readers.nsys.export import export_nsys
 from htagraph.readers.nsys.ranks import nsys_ranks
-from htagraph.readers.nsys.reports import export_nsys
-from htagraph.readers.rank_paths import file_and_part
+from htagraph.readers.storage import file_and_part
 from tests.readers.nsys_files import NsysFile, global_id, simulated_file
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

@@ -17,7 +17,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import TraceFormatError
-from htagraph.lookup.user_ranges import user_ranges
+from htagraph.lookup.programs import user_ranges
 from htagraph.model.kinds import EventKind
 from htagraph.readers.kineto.reader import read_kineto
 from tests.real_traces import CAPTURES

@@ -15,9 +15,8 @@ from htagraph.replay.assumptions import Assumption, readings
 from htagraph.replay.candidates import Candidate, of_parts
 from htagraph.replay.changes import Change, Scale
 from htagraph.replay.charges import Charges
-from htagraph.replay.hold_out import HoldOut, run_to_run_ns
 from htagraph.replay.predictions import Trials
-from htagraph.replay.rehearsal import Rehearsal
+from htagraph.replay.rehearsal import HoldOut, Rehearsal, run_to_run_ns
 from htagraph.replay.replay import replay_of
 from htagraph.synth import timeline
 from tests.drawn import drawn_graph

@@ -12,10 +12,8 @@ import htagraph as hg
 from htagraph import Trace, load
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin
-from htagraph.reports.capture_cost import CaptureCost, capture_cost
-from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
-from htagraph.reports.doctor import examine
-from htagraph.reports.markdown import markdown_summary
+from htagraph.reports.doctor import CaptureCost, capture_cost, examine
+from htagraph.reports.markdown import losses_in_words, markdown_summary, seems_busier, use_in_words
 from htagraph.synth import timeline
 from tests.queries.gridded import gridded
 from tests.real_traces import located

@@ -14,28 +14,27 @@ import pytest
 
 import htagraph as hg
 from htagraph import synth
-from htagraph.agents.desk import Desk
-from htagraph.agents.files import Root
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
 from htagraph.cli.main import main
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.errors import IncompleteTraceWarning
+from htagraph.findings.path import CriticalPath
 from htagraph.findings.verdict import Verdict, percent
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model.units import human_duration
-from htagraph.path import CriticalPath
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
+from htagraph.reports.answers import EMPTY_ANSWERS, not_recorded
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
-from htagraph.reports.no_rows import EMPTY_ANSWERS, not_recorded
-from htagraph.reports.page.commands import Commands
 from htagraph.reports.page.diff_page import write_diff_page
 from htagraph.reports.page.headline import first_screen, tiles
-from htagraph.reports.page.segment_details import learnt, segment_details
-from htagraph.reports.page.texts import Texts
-from htagraph.reports.report_files import shown_in_perfetto
+from htagraph.reports.page.panels import learnt, segment_details
+from htagraph.reports.page.parts import Commands, Texts
+from htagraph.reports.report import shown_in_perfetto
 from htagraph.reports.summary import Summary
-from htagraph.trace import Trace
+from htagraph.run.trace import Trace
 from tests.comparison.profiles import profile
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import Fault, training_job, training_rank

@@ -18,7 +18,13 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as schema
 from htagraph.errors import OutputError
 from htagraph.model import perfetto_fields
 from htagraph.writers.output_file import output_file
-from htagraph.writers.wire import assemble, fixed64_field, message_field, varint, varint_field
+from htagraph.writers.slice_packets import (
+    assemble,
+    fixed64_field,
+    message_field,
+    varint,
+    varint_field,
+)
 
 
 def test_a_file_that_fails_halfway_leaves_the_old_one(tmp_path: Path) -> None:

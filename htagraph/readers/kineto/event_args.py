@@ -18,22 +18,13 @@ from htagraph.readers.kineto.seek_points import FROM_START, SeekPoints, TextRead
 
 @dataclass(frozen=True)
 class ArgsIndex:
-    """The place of each event in the decompressed file.
+    """The place of each event in the decompressed file."""
 
-    Parameters
-    ----------
-    source : Path or bytes
-        The file, or its content; each call of `decode` reads it again.
-    offset : ndarray of shape (n_events,), dtype=int64, unit=byte
-        First byte of each event.
-    length : ndarray of shape (n_events,), dtype=int32, unit=byte
-    points : SeekPoints
-        From which the file can be read; by default its start.
-    """
-
+    # The file, or its content; each call of `decode` reads it again
     source: Path | bytes = field(repr=False)
-    offset: I64
-    length: I32
+    offset: I64  # Of shape (n_events,). In byte. First byte of each event.
+    length: I32  # Of shape (n_events,). In byte.
+    # From which the file can be read; by default its start
     points: SeekPoints = field(default=FROM_START, repr=False)
 
     def raw(self, events: npt.ArrayLike) -> list[bytes]:
@@ -69,6 +60,6 @@ def _decoded(raw: bytes) -> object:
     try:
         return decoded(raw)
     except ValueError:
-        from htagraph.readers.kineto.value_repair import repaired_text  # noqa: PLC0415  rarely needed
+        from htagraph.readers.kineto.worker import repaired_text  # noqa: PLC0415  rarely needed
 
         return decoded(repaired_text(raw))

@@ -23,9 +23,9 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, DEVICE_KINDS, EventKind
 from htagraph.model.progress import BYTES, report_progress
 from htagraph.model.recording import OUTSIDE, STACKS, Recording
+from htagraph.readers.defects import Defect
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.compiled.lexer import PADDING
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_kinds import KIND_OF_CATEGORY
 from htagraph.readers.kineto.merging import Assembly, Columns
 from htagraph.readers.kineto.pieces import Piece
@@ -39,9 +39,8 @@ from htagraph.readers.kineto.reader import (
     scanned,
     times_in_file,
 )
-from htagraph.readers.kineto.scanned_parts import Part
 from htagraph.readers.kineto.seek_points import PointedStream, SeekPoints, TextReader
-from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.kineto.worker import Part, Worker
 from htagraph.readers.repair_log import RepairLog
 
 _DEVICES_AND_CALLS = frozenset(
@@ -58,22 +57,16 @@ _HALVES[list(b"BEbneSTpF")] = True
 
 @dataclass(frozen=True)
 class Zones:
-    """Pieces of the event list, in file order; all arrays by piece.
+    """Pieces of the event list, in file order; all arrays by piece."""
 
-    Parameters
-    ----------
-    start, stop : ndarray of int64, unit=byte
-        In the text of the file.
-    first_ns, last_ns : ndarray of int64
-        Times of its events, on the clock of the file; all times for halves of events.
-    n_events, n_stacks : ndarray of int64
-        Whole events and flow points in it, and how many of them are Python frames.
-    """
-
+    # start, stop: in byte. In the text of the file.
     start: I64
     stop: I64
+    # first_ns, last_ns: times of its events, on the clock of the file; all times for halves of
+    # events
     first_ns: I64
     last_ns: I64
+    # n_events, n_stacks: whole events and flow points in it, and how many of them are Python frames
     n_events: I64
     n_stacks: I64
 
@@ -87,30 +80,17 @@ class Zones:
 
 @dataclass(frozen=True)
 class FileIndex:
-    """What is known of a file after one pass over it.
-
-    Parameters
-    ----------
-    metadata : mapping
-        The header.
-    metas : tuple of bytes
-        Metadata events, as in the file.
-    repairs : ndarray
-        Counts of defects, as in a `RepairLog`.
-    skipped, n_bytes : mapping of str to int
-        As of `Columns`, if everything is read that ever is.
-    ranges : Columns
-        The ranges that the program named, with the steps.
-    """
+    """What is known of a file after one pass over it."""
 
     path: Path
-    metadata: Mapping[str, Any]
-    metas: tuple[bytes, ...]
-    repairs: I64
+    metadata: Mapping[str, Any]  # The header
+    metas: tuple[bytes, ...]  # Metadata events, as in the file
+    repairs: I64  # Counts of defects, as in a `RepairLog`
+    # skipped, n_bytes: as of `Columns`, if everything is read that ever is
     skipped: Mapping[str, int]
     n_bytes: Mapping[str, int]
     zones: Zones
-    ranges: Columns
+    ranges: Columns  # The ranges that the program named, with the steps
     points: SeekPoints
 
     @classmethod
@@ -242,13 +222,7 @@ class FileIndex:
 
     @classmethod
     def of(cls, path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> FileIndex:
-        """From what `arrays` returned.
-
-        Raises
-        ------
-        KeyError, ValueError
-            If it is no such thing.
-        """
+        """From what `arrays` returned."""
         facts = json.loads(arrays["facts"].tobytes())
 
         def columns(kind: str) -> dict[str, npt.NDArray[Any]]:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.arrays import I64
-from htagraph.readers.kineto.byte_stream import GZIP_MAGIC, ByteStream
+from htagraph.readers.byte_stream import GZIP_MAGIC, ByteStream
 from htagraph.readers.kineto.compiled.deflate import (
     BROKEN,
     ENDED,
@@ -56,20 +56,13 @@ _FNAME, _FCOMMENT, _FHCRC, _FEXTRA = 8, 16, 2, 4
 
 @dataclass(frozen=True)
 class SeekPoints:
-    """Points of a gzip file; none of a plain file, which needs none.
-
-    Parameters
-    ----------
-    bit, offset : ndarray of shape (n,), dtype=int64
-        Where a block begins: bit of the file, and offset in the text.
-    windows : tuple of bytes
-        The text before each, compressed.
-    """
+    """Points of a gzip file; none of a plain file, which needs none."""
 
     is_gzip: bool
+    # bit, offset: where a block begins: bit of the file, and offset in the text
     bit: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     offset: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    windows: tuple[bytes, ...] = ()
+    windows: tuple[bytes, ...] = ()  # The text before each, compressed
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """What is stored."""
@@ -207,10 +200,7 @@ class PointedStream(ByteStream):
 class TextReader:
     """Reads parts of the text of a file, each from the last point before it.
 
-    Parameters
-    ----------
-    n_inflated : int
-        Bytes that were decompressed so far.
+    `n_inflated`: bytes that were decompressed so far.
     """
 
     def __init__(self, path: Path | bytes, points: SeekPoints) -> None:

@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 
 from htagraph.errors import TraceFormatError, TraceLimitError
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING, TOO_DEEP, value_end
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.pieces import Piece, PieceStream
-from htagraph.readers.kineto.scanned_parts import Part
-from htagraph.readers.kineto.value_repair import MARGIN, REPAIRED, Repairer, before_own_key
-from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.kineto.worker import MARGIN, REPAIRED, Part, Repairer, Worker, before_own_key
 from htagraph.readers.repair_log import RepairLog
 
 MAX_VALUE = 1 << 26
@@ -79,12 +77,8 @@ _FOREIGN = {
 class Document:
     """One pass over a file: passes on the event list part by part, and collects the header keys.
 
-    Parameters
-    ----------
-    workers : list of Worker
-        One thread each; a single one works in the calling thread.
-    keep : callable
-        Called with each part of the event list, in order.
+    `workers`: one thread each; a single one works in the calling thread. `keep`: called with each
+    part of the event list, in order.
     """
 
     def __init__(

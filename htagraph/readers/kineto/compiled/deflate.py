@@ -224,19 +224,10 @@ def follow_blocks(
 ) -> tuple[int, int]:
     """Follow the codes as far as the bytes reach; the walk keeps where it is.
 
-    Parameters
-    ----------
-    buf : ndarray, dtype=uint8
-        Compressed bytes; bit 0 of the walk is the first, and `MARGIN` zeros follow the last.
-    is_last : bool
-        Whether nothing follows.
-    since, spacing : int
-        A block is wanted if it begins so many decompressed bytes after `since`, or the one before.
-
-    Returns
-    -------
-    (int, int)
-        Number of blocks found, and `since` for the next call.
+    `buf`: compressed bytes; bit 0 of the walk is the first, and `MARGIN` zeros follow the last.
+    `is_last`: whether nothing follows. `since`, `spacing`: a block is wanted if it begins so many
+    decompressed bytes after `since`, or the one before. Number of blocks found, and `since` for the
+    next call.
     """
     state, found = walk.state, walk.found
     bit, out, what, left = state[0], state[1], state[2], state[3]
