@@ -16,7 +16,6 @@ from htagraph.model.rules import Evidence, Rule
 from tests.synth.simulated import SimulatedRank
 from tests.synth.truth import Release
 
-__all__ = ["INFERRED", "UNNAMED", "Judgement", "judge", "path_time"]
 
 INFERRED = tuple(rule for rule in Rule if rule.evidence is Evidence.INFERRED)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["PACKAGE", "confined", "needs_mounts", "read_only"]
 
 PACKAGE = Path(__file__).resolve().parents[2] / "htagraph"
 

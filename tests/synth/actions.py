@@ -7,25 +7,6 @@ from dataclasses import dataclass
 from htagraph.model.kinds import EventKind
 from tests.synth.work import Collective, Graph, Work
 
-__all__ = [
-    "Action",
-    "Annotation",
-    "Call",
-    "Delegate",
-    "Free",
-    "HandOver",
-    "Launch",
-    "Op",
-    "Poll",
-    "Receive",
-    "Reclaim",
-    "Record",
-    "Replay",
-    "Spend",
-    "StreamWait",
-    "Synchronize",
-]
-
 
 @dataclass(frozen=True)
 class Spend:

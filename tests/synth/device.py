@@ -23,8 +23,6 @@ from tests.synth.program import Machine
 from tests.synth.truth import Mark, Release
 from tests.synth.work import Collective, Work
 
-__all__ = ["Device", "Engine", "Item"]
-
 
 @dataclass(eq=False, repr=False, slots=True)
 class Item:

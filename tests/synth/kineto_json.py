@@ -11,7 +11,6 @@ from htagraph.model.kinds import DEVICE_KINDS, EventKind
 from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
 from tests.synth.program import Program
 
-__all__ = ["kineto_json"]
 
 _ARGS = {
     "bytes": "bytes",

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from tests.synth.program import Group
 
-__all__ = ["Layout"]
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -32,7 +32,6 @@ from tests.synth.program import (
     Synchronize,
 )
 
-__all__ = ["KINDS", "inference_program"]
 
 KINDS = (
     "replays",

@@ -22,7 +22,6 @@ from tests.synth.program import (
     Synchronize,
 )
 
-__all__ = ["GEMM", "GRID_NS", "NORM", "SHAPES", "Shaped", "shaped_program"]
 
 SHAPES = ("host-bound", "device-bound", "balanced", "streams", "waits in a loop", "full queue")
 """What limits a program, or what it is full of."""

@@ -16,8 +16,6 @@ from tests.synth.program import Clock, JobProgram, Program
 from tests.synth.simulated import SimulatedJob, SimulatedRank
 from tests.synth.thread import Steps, Thread
 
-__all__ = ["simulate", "simulate_job"]
-
 
 def simulate(program: Program) -> SimulatedRank:
     """The simulation of one rank: its trace and its truth."""

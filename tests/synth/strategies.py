@@ -25,7 +25,6 @@ from tests.synth.program import (
     Work,
 )
 
-__all__ = ["expert_jobs", "inference_programs", "jobs", "programs", "warm_up"]
 
 _STREAMS = (7, 13, 20)
 _EVENTS = ("event0", "event1", "event2")

@@ -34,7 +34,6 @@ from tests.synth.program import (
     Work,
 )
 
-__all__ = ["Delay", "Fault", "training_job", "training_rank"]
 
 Fault = Literal[
     "none",

@@ -17,7 +17,6 @@ import pandas as pd
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Schema, duration, identifier, instant, label, name
 
-__all__ = ["TRUTH", "Mark", "Release", "Tile", "tiles", "truth_frame"]
 
 TRUTH = Schema(
     "TRUTH",
