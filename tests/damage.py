@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from tests.real_traces import traces_in
 
-
 Event = dict[str, Any]
 Document = dict[str, Any]
 Files = dict[str, Document]

@@ -61,7 +61,6 @@ from tests.real_traces import CAPTURES, traces_in
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
-
 _NEAR = 0.85
 """Part of the largest from which on two of anything are near-ties, as findings are ranked."""
 

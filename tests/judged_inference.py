@@ -16,7 +16,6 @@ from htagraph.model.rules import Evidence, Rule
 from tests.synth.simulated import SimulatedRank
 from tests.synth.truth import Release
 
-
 INFERRED = tuple(rule for rule in Rule if rule.evidence is Evidence.INFERRED)
 
 _STREAM_WAITS = (

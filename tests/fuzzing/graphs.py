@@ -24,7 +24,6 @@ from htagraph.run.trace import Trace
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
-
 _N_ASKED = 8
 """Questions to each damaged graph; over all graphs, each question is asked many times."""
 

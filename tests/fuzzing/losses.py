@@ -23,7 +23,6 @@ from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
-
 _RANKS = {
     "compute": {},
     "data loader": {"fault": "dataloader"},

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-
 DEFECT = "DEFECT"
 """What an outcome begins with that no input may have."""
 

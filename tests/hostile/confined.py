@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-
 PACKAGE = Path(__file__).resolve().parents[2] / "htagraph"
 
 _UNSHARE = ["unshare", "--mount", *([] if os.name == "nt" or os.geteuid() == 0 else ["-r"])]

@@ -12,7 +12,6 @@ from htagraph.job.pipeline import Pipeline
 from htagraph.model.frames import PIPELINE_ACTIONS
 from htagraph.model.schema import categorical
 
-
 Order = Callable[[int, int, int], list[tuple[str, int]]]
 """Actions of a stage, in order: of the stage, the number of stages and of micro-batches."""
 

@@ -25,7 +25,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.queries.communication import collectives as collectives_of
 
-
 I64 = npt.NDArray[np.int64]
 
 

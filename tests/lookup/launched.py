@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-
 WIDTH = 20
 """Microseconds from one launch to the next."""
 

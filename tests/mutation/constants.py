@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tests.mutation.edits import Edit
 
-
 Number = int | float
 
 

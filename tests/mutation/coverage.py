@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tests.mutation.edits import CHECKOUT
 
-
 _LAWS = ("path_laws", "replay_laws")
 """Those of the path; the laws of questions take a minute, and see nothing more."""
 

@@ -6,7 +6,6 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

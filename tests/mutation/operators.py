@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from tests.mutation.edits import Edit
 
-
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, ...]] = {
     ast.Lt: ("<=", ">"),
     ast.LtE: ("<", ">"),

@@ -29,7 +29,6 @@ from hypothesis import Phase, settings
 from tests.mutation.coverage import tests_of
 from tests.mutation.edits import CHECKOUT
 
-
 _ARGUMENTS = (
     *("-qx", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist"),
     *("--doctest-modules", "--doctest-ignore-import-errors", "--import-mode=importlib"),

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import htagraph as hg
 
-
 BF16 = "c10::BFloat16"
 H100 = {
     "id": 0,

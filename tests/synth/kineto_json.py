@@ -11,7 +11,6 @@ from htagraph.model.kinds import DEVICE_KINDS, EventKind
 from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
 from tests.synth.program import Program
 
-
 _ARGS = {
     "bytes": "bytes",
     "memory_bandwidth": "memory bandwidth (GB/s)",

@@ -32,7 +32,6 @@ from tests.synth.program import (
     Synchronize,
 )
 
-
 KINDS = (
     "replays",
     "stripped waits",

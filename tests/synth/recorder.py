@@ -15,7 +15,6 @@ from tests.synth.program import Machine, Program
 from tests.synth.truth import Mark, Release
 from tests.synth.work import Collective, Work
 
-
 _SPAN_LANE: Lane = ("Spans", "PyTorch Profiler")
 _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _WARP = 32

@@ -21,7 +21,6 @@ from tests.synth.shaped import GEMM, GRID_NS, NORM, SHAPES, Shaped
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job
 
-
 _LOADERS = "enumerate(DataLoader)*"
 _ASIDE = 31
 """A stream that nothing else runs on."""

@@ -27,7 +27,6 @@ from tests.synth.program import (
 )
 from tests.synth.simulator import simulate
 
-
 Actions = tuple[Action, ...]
 Rewrite = Callable[[Action], "Actions | None"]
 """What stands in place of an action; None if it stays, rewritten within."""

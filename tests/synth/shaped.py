@@ -22,7 +22,6 @@ from tests.synth.program import (
     Synchronize,
 )
 
-
 SHAPES = ("host-bound", "device-bound", "balanced", "streams", "waits in a loop", "full queue")
 """What limits a program, or what it is full of."""
 

@@ -23,7 +23,6 @@ from tests.synth.program import Clock
 from tests.synth.recorder import Recorder
 from tests.synth.truth import Mark, Tile, tiles, truth_frame
 
-
 _STEP = "ProfilerStep#"
 _WHOLE = -1
 

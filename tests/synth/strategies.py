@@ -25,7 +25,6 @@ from tests.synth.program import (
     Work,
 )
 
-
 _STREAMS = (7, 13, 20)
 _EVENTS = ("event0", "event1", "event2")
 _LONGEST_NS = 60_000

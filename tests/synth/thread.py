@@ -39,7 +39,6 @@ from tests.synth.recorder import Recorder
 from tests.synth.truth import Mark, Release
 from tests.synth.work import GraphNode
 
-
 _DATA_LOADER = re.compile(r"DataLoader|dataloader")
 
 Steps = Generator["int | Item | Thread", None, None]

@@ -34,7 +34,6 @@ from tests.synth.program import (
     Work,
 )
 
-
 Fault = Literal[
     "none",
     "dataloader",

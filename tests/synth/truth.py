@@ -17,7 +17,6 @@ import pandas as pd
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Schema, duration, identifier, instant, label, name
 
-
 TRUTH = Schema(
     "TRUTH",
     {

@@ -7,7 +7,6 @@ from typing import Literal
 
 from htagraph.model.kinds import EventKind
 
-
 _KINDS = {"Memcpy": EventKind.MEMCPY, "Memset": EventKind.MEMSET}
 """Kinds of device work by how its name begins; all else is kernels."""
 
