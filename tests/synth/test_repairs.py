@@ -98,11 +98,10 @@ def test_device_work_outside_of_the_change_takes_as_long(kind: str, seed: int) -
             assert not changed
 
 
-@pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize("kind", LESS)
-def test_who_has_less_to_do_is_done_no_later(kind: str, seed: int) -> None:
-    """A saving is not negative. Seeds choose shapes, in their order."""
-    assert repair(kind, seed).saving_ns >= 0
+def test_who_has_less_to_do_is_done_no_later(kind: str) -> None:
+    """A saving is not negative."""
+    assert repair(kind, 0).saving_ns >= 0
 
 
 def test_a_batch_that_is_prefetched_is_waited_for_as_long_as_it_is_not_there() -> None:
