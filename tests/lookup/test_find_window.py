@@ -368,11 +368,11 @@ def test_matches_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPat
     kernels = "".join("[k]" for _ in range(40))
     graph = hg.Trace.from_events(hg.synth.timeline(f"stream 7 |{kernels}")).compile()
     every = "kernel" + " -STREAM{1,64}> kernel" * 30
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(TraceLimitError, match=r"has 273,438,880 matches; 1,082,401 are the most"):
         graph.match(every)
 
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     monkeypatch.setattr(matching, "_MOST_JOINED", 38)
     assert len(graph.match("kernel -STREAM> kernel -STREAM> kernel")) == 38
     with pytest.raises(TraceLimitError, match="has 39 matches; 38"):
