@@ -273,11 +273,10 @@ class Source:
         return {}
 
     def _choose(self, capture: CaptureName) -> Chosen:
-        """The same, found; several files are taken as one job, with a notice."""
+        """The same, found."""
         if len(self._files) == 1 and capture == "latest":
             files = Chosen(self._files, {}, "")
         elif capture == "latest" and (traces := self._one_job):
-            _LOG.warning("%s are taken as the ranks of one job.", human_count(len(traces), "file"))
             files = Chosen(traces, {path: companions(self.found, path) for path in traces}, "")
         else:
             where = self.given[0] if len(self.given) == 1 else "the list of files"
@@ -338,8 +337,12 @@ class Source:
         executor: Executor | None = None,
     ) -> Compiled | Job:
         """The one trace with its graph, or the job of several, whole but for a huge trace."""
+        files = self.chosen(capture)
+        if len(self.given) > 1 and len(files.paths) > 1 and not files.note:
+            n_files = human_count(len(files.paths), "file")
+            _LOG.warning("%s are taken as the ranks of one job.", n_files)
         return opened(
-            self.chosen(capture),
+            files,
             reading,
             beside=self.beside,
             window=window,
