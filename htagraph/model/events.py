@@ -245,6 +245,7 @@ class EventTable:
             ``OP``, ``RUNTIME`` and ``ANNOTATION`` are of a host thread; ``KERNEL``, ``MEMCPY`` and
             ``MEMSET`` are device work, and need a device and a stream.
         name : sequence of str
+            As a person reads them; equal names are kept once.
         lane : sequence of (int or str, int or str)
             Process and thread; of device work, device and stream.
         category : sequence of str, optional
