@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.cache import Entry, entry_of
+from htagraph.chunks import Chunks, Zones, kept_chunks
 from htagraph.compiled import LoadOptions
 from htagraph.compiler.passes import compile_events, learnt_from
 from htagraph.compiler.structure import Learnt
@@ -60,12 +61,10 @@ from htagraph.model.window import Window
 from htagraph.path import BreakdownKey, CriticalPath
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.event_args import ArgsIndex
-from htagraph.readers.kineto.file_index import FileIndex, Zones
 from htagraph.readers.kineto.header import base_time_of
 from htagraph.readers.memory_need import free_bytes
 from htagraph.readers.storage import path_of
 from htagraph.replay.excerpt import cut_out
-from htagraph.trace import kept_index
 
 PART_BYTES = 256 << 20
 """Bytes of text in a part: 0.7 million events, which take 0.8 GB of memory, and three times as much
@@ -292,7 +291,7 @@ def stepwise_verdict(
         begin_stage(f"Reading {path.name}")
         size = _size_for(free_bytes()) if part_bytes is None else part_bytes
         folder = Path(none if cache is None else cache).expanduser()
-        run = _Run(kept_index(path, folder), folder, LoadOptions((), stacks, infer), size)
+        run = _Run(kept_chunks(path, folder), folder, LoadOptions((), stacks, infer), size)
         return run.judged()
 
 
@@ -314,7 +313,7 @@ def _size_for(free: int) -> int:
 class _Run:
     """One trace, read part by part."""
 
-    index: FileIndex
+    chunks: Chunks
     folder: Path
     options: LoadOptions
     part_bytes: int
@@ -322,17 +321,17 @@ class _Run:
     @cached_property
     def steps(self) -> pd.DataFrame:
         """Steps of the trace."""
-        return find_steps(self.index.named_ranges().events)
+        return find_steps(self.chunks.named_ranges().events)
 
     @cached_property
     def base_ns(self) -> int:
         """Time 0 of the file."""
-        return base_time_of(self.index.metadata)
+        return base_time_of(self.chunks.metadata)
 
     @cached_property
     def starts_ns(self) -> list[int]:
         """Where parts begin, the first at the beginning of time."""
-        zones = self.index.zones
+        zones = self.chunks.zones
         starts = self.steps["start_ns"].to_numpy(np.int64) - self.base_ns
         within = zones.first_ns[zones.n_events > 0], zones.last_ns[zones.n_events > 0]
         if len(starts) <= 1 and len(within[0]):
@@ -376,7 +375,7 @@ class _Run:
 
     def _entry(self, number: int | str) -> Entry:
         kind = f"part {number} of {self.part_bytes} bytes {self.options}"
-        return entry_of((self.index.path,), self.folder, kind)
+        return entry_of((self.chunks.path,), self.folder, kind)
 
     def _keep(self, number: int | str, found: Arrays) -> None:
         with suppress(OutputError):  # `kept_index` has warned
@@ -385,7 +384,7 @@ class _Run:
     @property
     def learned_from(self) -> range:
         """The parts from which all learn."""
-        every = ceil(self.index.device_share * self.n_parts / _LEARNED_FROM)
+        every = ceil(self.chunks.device_share * self.n_parts / _LEARNED_FROM)
         return range(every // 2, self.n_parts, every) if every else range(0)
 
     @cached_property
@@ -397,7 +396,7 @@ class _Run:
             return kept
         begin_stage("Learning from several parts")
         windows = [(self.starts_ns[some], self._end_ns(some)) for some in self.learned_from]
-        found = learnt_from(self.index.devices(windows), infer=self.options.infer)
+        found = learnt_from(self.chunks.devices(windows), infer=self.options.infer)
         self._keep("all", {"facts": _packed((asdict(found.calibration), sorted(found.keys)))})
         return found
 
@@ -434,7 +433,7 @@ class _Run:
     def _path_within(self, number: int, later: Sequence[_Part], times: tuple[int, int]) -> _Found:
         """The same, if only a window of the file is read."""
         times = max(times[0], -_FAR), min(times[1], _FAR)
-        recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
+        recording = self.chunks.read(EventFilter(self.options.stacks or False, None, times))
         begin_stage("Compiling the graph")
         dag = compile_events(recording.events, infer=self.options.infer, learnt=self.learnt)
         notes = {**dag.notes, "n_unread_stacks": recording.skipped.get(STACKS, 0)}
@@ -477,7 +476,7 @@ class _Run:
     @property
     def _first_ns(self) -> int:
         """Start of the trace."""
-        return int(self.index.zones.first_ns.min()) + self.base_ns
+        return int(self.chunks.zones.first_ns.min()) + self.base_ns
 
     def _n_warm_up(self, last: Dag) -> int:
         """How many steps are left out at first, by their number; -1 if what is judged are no steps.

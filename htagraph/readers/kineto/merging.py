@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,6 +25,8 @@ from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import merge_counts, new_counts
 
 Id = int | str
+
+_Any = TypeVar("_Any", str, tuple[Id, Id])
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
 
@@ -132,13 +134,18 @@ class Assembly:
         self._sparse = [(_Growing(np.int32), _Growing(column.dtype)) for column in COLUMNS]
         self._n_rows, self._n_flows, self._n_outside = 0, 0, 0
         self._spans: list[_Span] = []
+        self._workers: list[Worker | Columns] = []
         self._skipped: dict[int, I64] = {}
         self._n_bytes: dict[int, I64] = {}
         self._phases = np.zeros(256, dtype=np.int64)
 
     def add(self, part: Part) -> None:
         """Append a part."""
-        span, share = _Span(part.worker, self._n_rows, self._n_flows), self._share()
+        number = next((k for k, one in enumerate(self._workers) if one is part.worker), None)
+        if number is None:
+            number = len(self._workers)
+            self._workers.append(part.worker)
+        span, share = _Span(number, self._n_rows, self._n_flows), self._share()
         for name, arrays in part.rows.items():
             for array in arrays:
                 self._rows[name].append(array, share)
@@ -152,9 +159,9 @@ class Assembly:
                 values.append(some_values, share)
         self._n_rows += part.n_rows
         self._spans.append(span)
-        self._count(part)
+        self._count(part, number)
 
-    def _count(self, part: Part) -> None:
+    def _count(self, part: Part, worker: int) -> None:
         self.metas += part.metas
         merge_counts(self.repairs, part.repairs)
         self.has_events |= part.has_events()
@@ -164,35 +171,14 @@ class Assembly:
         self._phases += part.phases
         none = np.zeros(0, dtype=np.int64)
         for sums, more in ((self._skipped, part.skipped), (self._n_bytes, part.n_bytes)):
-            sums[part.worker] = added(sums.get(part.worker, none), more)
+            sums[worker] = added(sums.get(worker, none), more)
 
-    def columns(self, workers: Sequence[Worker]) -> Columns:
+    def columns(self) -> Columns:
         """The columns of all parts; uses up the assembly."""
-        codes: dict[str, int] = {"": 0}
-        symbol_maps = [
-            np.array(
-                [codes.setdefault(unescaped(raw), len(codes)) for raw in worker.symbols()],
-                dtype=np.int32,
-            )
-            for worker in workers
-        ]
-        symbols = list(codes)
-        lane_codes: dict[tuple[Id, Id], int] = {}
-        lane_maps = [
-            np.array(
-                [
-                    lane_codes.setdefault(lane, len(lane_codes))
-                    for lane in _lanes(worker, symbols, symbol_map)
-                ],
-                np.int32,
-            )
-            for worker, symbol_map in zip(workers, symbol_maps, strict=True)
-        ]
-        list_codes: dict[bytes, int] = {}
-        list_maps = [
-            np.array([list_codes.setdefault(raw, len(list_codes)) for raw in lists], np.int32)
-            for lists in (worker.lists() for worker in workers)
-        ]
+        texts, of_lanes, of_lists = zip(([""], [], []), *map(_known, self._workers), strict=True)
+        symbols, (_, *symbol_maps) = _numbered(texts)
+        lanes, (_, *lane_maps) = _numbered(of_lanes)
+        lists, (_, *list_maps) = _numbered(of_lists)
         rows = {name: growing.take() for name, growing in self._rows.items()}
         flows = [growing.take() for growing in self._flows]
         row_spans = [(span.worker, span.row) for span in self._spans]
@@ -208,8 +194,8 @@ class Assembly:
             np.array(flows),
             sparse,
             symbols,
-            list(lane_codes),
-            [raw.decode("utf-8", "replace") for raw in list_codes],
+            lanes,
+            lists,
             self._counts(symbols, symbol_maps),
             _by_category(self._n_bytes, symbols, symbol_maps),
         )
@@ -263,11 +249,24 @@ class _Span(NamedTuple):
     flow: int
 
 
-def _lanes(worker: Worker, symbols: list[str], symbol_map: I32) -> list[tuple[Id, Id]]:
-    return [
-        (canonical_id(symbols[symbol_map[pid]]), canonical_id(symbols[symbol_map[tid]]))
-        for pid, tid in worker.lanes()
+def _known(worker: Worker | Columns) -> tuple[list[str], list[tuple[Id, Id]], list[str]]:
+    """The symbols, lanes and lists of which a part has the codes."""
+    if isinstance(worker, Columns):
+        return worker.symbols, worker.lanes, worker.lists
+    symbols = [unescaped(raw) for raw in worker.symbols()]
+    lanes = [
+        (canonical_id(symbols[pid]), canonical_id(symbols[tid])) for pid, tid in worker.lanes()
     ]
+    return symbols, lanes, [raw.decode("utf-8", "replace") for raw in worker.lists()]
+
+
+def _numbered(known: Iterable[Sequence[_Any]]) -> tuple[list[_Any], list[I32]]:
+    """What several have, each once, and the number there of all that each has."""
+    codes: dict[_Any, int] = {}
+    maps = [
+        np.array([codes.setdefault(one, len(codes)) for one in some], np.int32) for some in known
+    ]
+    return list(codes), maps
 
 
 def _renumber(

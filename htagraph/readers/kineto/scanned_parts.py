@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,10 @@ from htagraph.readers.kineto.compiled.scanner import Batch
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
 from htagraph.readers.repair_log import merge_counts, new_counts
+
+if TYPE_CHECKING:
+    from htagraph.readers.kineto.merging import Columns
+    from htagraph.readers.kineto.worker import Worker
 
 _CAPACITY = 1 << 14
 """Events per batch (chosen)."""
@@ -40,7 +44,7 @@ class Part:
 
     Parameters
     ----------
-    worker : int
+    worker : Worker or Columns
         Whose codes of symbols and lanes they use.
     rows : dict of str to list of ndarray
         By name of `ROW_FIELDS`, one array per batch.
@@ -63,7 +67,7 @@ class Part:
         Where in the piece the scanner stopped, and why.
     """
 
-    worker: int
+    worker: Worker | Columns
     rows: dict[str, list[npt.NDArray[Any]]] = field(
         default_factory=lambda: {name: [] for name in ROW_FIELDS}
     )

@@ -42,10 +42,7 @@ class Worker:
         Symbols that get the first codes.
     """
 
-    def __init__(
-        self, number: int, known_symbols: list[str], rules: Rules, path: Path | None = None
-    ) -> None:
-        self.number = number
+    def __init__(self, known_symbols: list[str], rules: Rules, path: Path | None = None) -> None:
         self._path = path
         self._repairer = Repairer()
         self._tables = Tables(
@@ -77,7 +74,7 @@ class Worker:
 
     def scan(self, piece: Piece) -> Part:
         """Read the events of a piece that begins between two events."""
-        part = Part(self.number, origin=piece.origin)
+        part = Part(self, origin=piece.origin)
         i, after_event = 0, False
         while True:
             i, reason = scan(piece.buf, i, piece.n_bytes, piece.origin, self._fixed, after_event)
