@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,35 +61,29 @@ _HALVES = np.zeros(256, dtype=bool)
 _HALVES[list(b"BEbneSTpF")] = True
 """Phases of events that begin or end elsewhere in the file."""
 
+_KNOWN = ("symbols", "lanes", "lists", "skipped", "n_bytes")
+"""What columns have that are no numbers."""
+
 _NO_ZONES = np.zeros((0, 7), dtype=np.int64)
 
 
 class Zones(NamedTuple):
-    """Pieces of the event list, in file order; all arrays by piece.
+    """Pieces of the event list, in file order; all arrays by piece."""
 
-    Times are first and last of its events, on the clock of the file (all times for halves of
-    events); events are whole ones and flow points, and stacks those that are Python frames.
-    """
-
-    start: I64
+    start: I64  #: where it is in the text
     stop: I64
-    first_ns: I64
+    first_ns: I64  #: when its events ran, on the clock of the file; always, for halves of events
     last_ns: I64
-    n_events: I64
-    n_stacks: I64
+    n_events: I64  #: whole ones, and flow points
+    n_stacks: I64  #: how many of them are Python frames
     chunk: I64
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Columns of a stretch of a file, and what else was met there.
+    """Columns of a stretch of a file, the rows of its `Zones`, and what else was met there.
 
-    Parameters
-    ----------
-    zones : ndarray of shape (n, 7)
-        Rows of `Zones`.
-    goes_on : bool
-        Whether the event list that began first in the file goes on behind it.
+    `goes_on` is whether the event list that is the first of the file goes on behind it.
     """
 
     columns: Columns
@@ -101,54 +96,36 @@ class _Chunk:
     def arrays(self) -> Arrays:
         """What is stored."""
         columns = self.columns
+        arrays = {f"rows.{name}": column for name, column in columns.rows.items()}
+        for name, (events, values) in columns.sparse.items():
+            arrays |= {f"events.{name}": events.astype(np.int32), f"values.{name}": values}
+        arrays |= {"flows": columns.flows, "zones": self.zones, "repairs": self.repairs}
         facts = {
-            "n": [len(columns.rows["ts_ns"]), columns.flows.shape[1]],
-            "symbols": columns.symbols,
-            "lanes": columns.lanes,
-            "lists": columns.lists,
-            "skipped": columns.skipped,
-            "n_bytes": columns.n_bytes,
-            "sparse": {name: len(events) for name, (events, _) in columns.sparse.items()},
+            "stored": {name: (one.dtype.str, one.shape) for name, one in arrays.items()},
+            "known": {name: getattr(columns, name) for name in _KNOWN},
             "metas": [text.decode("latin-1") for text in self.metas],
             "metadata": dict(self.metadata),
             "goes_on": self.goes_on,
         }
-        arrays: Arrays = {f"rows.{name}": _packed(one) for name, one in columns.rows.items()}
-        for name, (events, values) in columns.sparse.items():
-            arrays |= {f"of.{name}": _packed(events.astype(np.int32))}
-            arrays |= {f"sparse.{name}": _packed(values)}
-        arrays |= {"flows": _packed(columns.flows), "zones": self.zones, "repairs": self.repairs}
-        return {**arrays, "facts": np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)}
+        packed = {name: _packed(one) for name, one in arrays.items()}
+        return {**packed, "facts": np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)}
 
     @classmethod
     def of(cls, arrays: Arrays) -> _Chunk:
         """From what `arrays` returned; one of `graph_file.BROKEN` if it is none."""
         facts = json.loads(arrays["facts"].tobytes())
-        n, n_flows = facts["n"]
-        rows = {
-            name: _unpacked(arrays[f"rows.{name}"], dtype, n) for name, dtype in ROW_FIELDS.items()
-        }
-        dtypes = {column.name: column.dtype for column in COLUMNS}
+        stored = {name: _unpacked(arrays[name], *form) for name, form in facts["stored"].items()}
+        rows = {name: stored[f"rows.{name}"] for name in ROW_FIELDS}
         sparse = {
-            name: (
-                _unpacked(arrays[f"of.{name}"], np.int32, some),
-                _unpacked(arrays[f"sparse.{name}"], dtypes[name], some),
-            )
-            for name, some in facts["sparse"].items()
+            name: (stored[f"events.{name}"], stored[f"values.{name}"])
+            for name in (column.name for column in COLUMNS)
+            if f"events.{name}" in stored
         }
-        columns = Columns(
-            rows,
-            _unpacked(arrays["flows"], np.int64, 5 * n_flows).reshape(5, n_flows),
-            sparse,
-            facts["symbols"],
-            [(pid, tid) for pid, tid in facts["lanes"]],
-            facts["lists"],
-            facts["skipped"],
-            facts["n_bytes"],
-        )
+        columns = Columns(rows, stored["flows"], sparse, **facts["known"])
+        columns.lanes = [(pid, tid) for pid, tid in columns.lanes]
         metas = [text.encode("latin-1") for text in facts["metas"]]
-        zones, repairs = arrays["zones"], arrays["repairs"]
-        return cls(columns, zones, repairs, metas, facts["metadata"], facts["goes_on"])
+        met = stored["zones"], stored["repairs"], metas, facts["metadata"], facts["goes_on"]
+        return cls(columns, *met)
 
 
 def _packed(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -159,13 +136,15 @@ def _packed(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(isal_zlib.compress(planes.tobytes(), 1), dtype=np.uint8)
 
 
-def _unpacked(packed: npt.NDArray[Any], dtype: npt.DTypeLike, n: int) -> npt.NDArray[Any]:
+def _unpacked(
+    packed: npt.NDArray[Any], dtype: npt.DTypeLike, shape: Sequence[int]
+) -> npt.NDArray[Any]:
     """From what `_packed` returned; ValueError for another number of values."""
     from isal import isal_zlib  # noqa: PLC0415  deferred: only where kept
 
-    size = np.dtype(dtype).itemsize
-    planes = isal_zlib.decompressobj().decompress(packed.tobytes(), n * size) if n else b""
-    return np.frombuffer(planes, np.uint8).reshape(size, n).T.copy().view(dtype).reshape(n)
+    size, n = np.dtype(dtype).itemsize, prod(shape)
+    planes = isal_zlib.decompressobj().decompress(packed.tobytes(), size * n) if n else b""
+    return np.frombuffer(planes, np.uint8).reshape(size, n).T.copy().view(dtype).reshape(shape)
 
 
 class _Pass:
@@ -229,13 +208,7 @@ class _Pass:
 
 
 class Chunks:
-    """The chunks of a file, and what is read of them.
-
-    Parameters
-    ----------
-    whole : _Chunk
-        Its named ranges, header, zones and sums.
-    """
+    """The chunks of a file, and what is read of them; `whole` has named ranges, header and sums."""
 
     def __init__(self, path: Path, entry: Entry, whole: _Chunk) -> None:
         self.path, self._entry, self._whole = path, entry, whole
@@ -346,23 +319,18 @@ def _entry_of(whole: Entry, number: int) -> Entry:
 
 def _zone(part: Part, chunk: int) -> I64:
     """The row of a part in `Zones`."""
-    n_events = n_stacks = 0
-    first_ns, last_ns = EVERYTHING[1], EVERYTHING[0]
-    columns = (part.rows[name] for name in ("ts_ns", "dur_ns", "phase", "category"))
-    for ts_ns, dur_ns, phase, category in zip(*columns, strict=True):
-        is_half = _HALVES[phase]
-        if is_half.any():
-            first_ns, last_ns = EVERYTHING
-        n_events += len(phase) - int(is_half.sum())
-        n_stacks += int(((category == KNOWN_STACKS) & ~is_half).sum())
-        first_ns = min(first_ns, int(ts_ns.min()))
-        last_ns = max(last_ns, int((ts_ns + dur_ns).max()))
-    for flows in part.flows:
-        n_events += flows.shape[1]
-        n_stacks += int((flows[4] == KNOWN_STACKS).sum())
-        first_ns, last_ns = min(first_ns, int(flows[0].min())), max(last_ns, int(flows[0].max()))
+    ts_ns, dur_ns, phase, category = (
+        np.concatenate([*part.rows[name], np.zeros(0, dtype=np.int64)])
+        for name in ("ts_ns", "dur_ns", "phase", "category")
+    )
+    flows = np.concatenate([*part.flows, np.zeros((5, 0), dtype=np.int64)], axis=1)
+    is_half = _HALVES[phase]
+    first_ns = np.append(ts_ns, flows[0]).min(initial=EVERYTHING[1])
+    last_ns = np.append(ts_ns + dur_ns, flows[0]).max(initial=EVERYTHING[0])
+    times = EVERYTHING if is_half.any() else (first_ns, last_ns)
+    is_stack = np.append(category[~is_half], flows[4]) == KNOWN_STACKS
     place = part.origin, part.origin + part.stop
-    return np.array([[*place, first_ns, last_ns, n_events, n_stacks, chunk]], dtype=np.int64)
+    return np.array([[*place, *times, len(is_stack), is_stack.sum(), chunk]], dtype=np.int64)
 
 
 def _part_of(columns: Columns) -> Part:
