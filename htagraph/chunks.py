@@ -238,7 +238,7 @@ class Chunks:
         columns = self._columns([window], lambda chunk, _: _within(window, chunk, left_out))
         n_left = int(zones.n_stacks.sum()) if left_out else 0
         columns.skipped |= {STACKS: columns.skipped.get(STACKS, 0) + n_left} if n_left else {}
-        n_read = np.count_nonzero(~_HALVES[columns.rows["phase"]]) + columns.flows.shape[1]
+        n_read = int((~_HALVES[columns.rows["phase"]]).sum()) + columns.flows.shape[1]
         n_out = int(zones.n_events.sum()) - n_left - n_read
         columns.skipped |= {OUTSIDE: n_out} if n_out else {}
         return self._recording(columns, window)

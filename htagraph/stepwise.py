@@ -98,6 +98,11 @@ _FAR = 1 << 62
 """A time before and after all others, as far as windows of files reach."""
 
 
+_NO_ROOM = (
+    "the columns of a trace take up to a tenth of its text: choose a folder with room for them "
+    "(cache=, or HTAGRAPH_GRAPH_CACHE; else TMPDIR)."
+)
+
 _READ_IN_PARTS = (
     "Read in parts, with an eighth more around each: a wait for something before that is an "
     "unknown wait, and what threads wait for is learned from each part by itself."
@@ -263,8 +268,8 @@ def stepwise_verdict(
     stacks : bool, default=False
     infer : bool, default=True
     cache : str or Path, optional
-        Folder that keeps an index of the file, and each part that is done: an interrupted call
-        continues there. By default nothing is kept.
+        Folder that keeps the events as columns, and each part that is done: an interrupted call
+        continues there. By default a temporary one, of which nothing is kept.
     part_bytes : int, optional
         Text of a part, without what is around it, which takes about three times as much memory. By
         default 256 MiB; half of it, a quarter and so on if less than eight times as much is free.
@@ -278,6 +283,8 @@ def stepwise_verdict(
     ------
     TraceFormatError
         If the file is no trace.
+    OutputError
+        If the folder has no room for the columns.
 
     Examples
     --------
@@ -291,7 +298,12 @@ def stepwise_verdict(
         begin_stage(f"Reading {path.name}")
         size = _size_for(free_bytes()) if part_bytes is None else part_bytes
         folder = Path(none if cache is None else cache).expanduser()
-        run = _Run(kept_chunks(path, folder), folder, LoadOptions((), stacks, infer), size)
+        try:
+            chunks = kept_chunks(path, folder)
+        except OutputError as exc:
+            exc.hint = _NO_ROOM
+            raise
+        run = _Run(chunks, folder, LoadOptions((), stacks, infer), size)
         return run.judged()
 
 
@@ -378,7 +390,7 @@ class _Run:
         return entry_of((self.chunks.path,), self.folder, kind)
 
     def _keep(self, number: int | str, found: Arrays) -> None:
-        with suppress(OutputError):  # `kept_index` has warned
+        with suppress(OutputError):  # then the next run judges this part again
             self._entry(number).write(found)
 
     @property

@@ -101,7 +101,7 @@ def loaded_trace(
         file.name,
         human_size(needed_bytes(file)),
         window,
-        "" if cache_folder() else f"{CACHE_VARIABLE}=FOLDER keeps an index for the next window.",
+        "" if cache_folder() else f"{CACHE_VARIABLE}=FOLDER keeps what is read.",
     )
     stacks = bool(reading.stacks)
     part = load(file, stacks=stacks, window=window, beside=beside, cache=cache_folder())

@@ -5,13 +5,10 @@ Parts are appended to columns that grow in place, so that memory holds each even
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,15 +17,10 @@ from htagraph.model.recording import OUTSIDE
 from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
-from htagraph.readers.kineto.scanned_parts import ROW_FIELDS, Part, added
-from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.kineto.scanned_parts import ROW_FIELDS, Id, Part, Texts, added
 from htagraph.readers.repair_log import merge_counts, new_counts
 
-Id = int | str
-
 _Any = TypeVar("_Any", str, tuple[Id, Id])
-
-_INTEGER = re.compile(r"-?[0-9]{1,40}")
 
 
 @dataclass
@@ -56,34 +48,9 @@ class Columns:
     skipped: dict[str, int] = field(default_factory=dict)
     n_bytes: dict[str, int] = field(default_factory=dict)
 
-
-def canonical_id(value: object) -> Id:
-    """An id for comparison: numeric text becomes the integer, other text stays.
-
-    Examples
-    --------
-    >>> canonical_id("25738"), canonical_id("stream 7"), canonical_id(-3)
-    (25738, 'stream 7', -3)
-    """
-    if isinstance(value, int):
-        return int(value)
-    text = "" if value is None else str(value)
-    return int(text) if _INTEGER.fullmatch(text) else text
-
-
-def unescaped(raw: bytes) -> str:
-    """The text between two quotes of a JSON file."""
-    if b"\\" not in raw:
-        return raw.decode("utf-8", "replace")
-    try:
-        return msgspec.json.decode(b'"' + raw + b'"', type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    try:
-        text = json.loads(b'"' + raw + b'"')
-    except ValueError:  # a list or object that is kept as it is written
-        return raw.decode("utf-8", "replace")
-    return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    def known(self) -> tuple[list[str], list[tuple[Id, Id]], list[str]]:
+        """As of `Texts`."""
+        return self.symbols, self.lanes, self.lists
 
 
 _MOST_GROWTH = 64
@@ -134,7 +101,7 @@ class Assembly:
         self._sparse = [(_Growing(np.int32), _Growing(column.dtype)) for column in COLUMNS]
         self._n_rows, self._n_flows, self._n_outside = 0, 0, 0
         self._spans: list[_Span] = []
-        self._workers: list[Worker | Columns] = []
+        self._workers: list[Texts] = []
         self._skipped: dict[int, I64] = {}
         self._n_bytes: dict[int, I64] = {}
         self._phases = np.zeros(256, dtype=np.int64)
@@ -175,7 +142,9 @@ class Assembly:
 
     def columns(self) -> Columns:
         """The columns of all parts; uses up the assembly."""
-        texts, of_lanes, of_lists = zip(([""], [], []), *map(_known, self._workers), strict=True)
+        texts, of_lanes, of_lists = zip(
+            ([""], [], []), *(worker.known() for worker in self._workers), strict=True
+        )
         symbols, (_, *symbol_maps) = _numbered(texts)
         lanes, (_, *lane_maps) = _numbered(of_lanes)
         lists, (_, *list_maps) = _numbered(of_lists)
@@ -247,17 +216,6 @@ class _Span(NamedTuple):
     worker: int
     row: int
     flow: int
-
-
-def _known(worker: Worker | Columns) -> tuple[list[str], list[tuple[Id, Id]], list[str]]:
-    """The symbols, lanes and lists of which a part has the codes."""
-    if isinstance(worker, Columns):
-        return worker.symbols, worker.lanes, worker.lists
-    symbols = [unescaped(raw) for raw in worker.symbols()]
-    lanes = [
-        (canonical_id(symbols[pid]), canonical_id(symbols[tid])) for pid, tid in worker.lanes()
-    ]
-    return symbols, lanes, [raw.decode("utf-8", "replace") for raw in worker.lists()]
 
 
 def _numbered(known: Iterable[Sequence[_Any]]) -> tuple[list[_Any], list[I32]]:

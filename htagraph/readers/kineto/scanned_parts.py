@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -14,9 +17,9 @@ from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
 from htagraph.readers.repair_log import merge_counts, new_counts
 
-if TYPE_CHECKING:
-    from htagraph.readers.kineto.merging import Columns
-    from htagraph.readers.kineto.worker import Worker
+Id = int | str
+
+_INTEGER = re.compile(r"-?[0-9]{1,40}")
 
 _CAPACITY = 1 << 14
 """Events per batch (chosen)."""
@@ -38,13 +41,49 @@ ROW_FIELDS: dict[str, type[np.generic]] = {
 """Columns of every event, in the order of `Batch.rows`, and their stored types."""
 
 
+def canonical_id(value: object) -> Id:
+    """An id for comparison: numeric text becomes the integer, other text stays.
+
+    Examples
+    --------
+    >>> canonical_id("25738"), canonical_id("stream 7"), canonical_id(-3)
+    (25738, 'stream 7', -3)
+    """
+    if isinstance(value, int):
+        return int(value)
+    text = "" if value is None else str(value)
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def unescaped(raw: bytes) -> str:
+    """The text between two quotes of a JSON file."""
+    if b"\\" not in raw:
+        return raw.decode("utf-8", "replace")
+    try:
+        return msgspec.json.decode(b'"' + raw + b'"', type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        text = json.loads(b'"' + raw + b'"')
+    except ValueError:  # a list or object that is kept as it is written
+        return raw.decode("utf-8", "replace")
+    return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class Texts(Protocol):
+    """What knows the texts of codes."""
+
+    def known(self) -> tuple[list[str], list[tuple[Id, Id]], list[str]]:
+        """Its symbols, lanes and lists, by code."""
+
+
 @dataclass
 class Part:
     """The events of one piece of the file, with the codes of the worker that read it.
 
     Parameters
     ----------
-    worker : Worker or Columns
+    worker : Texts
         Whose codes of symbols and lanes they use.
     rows : dict of str to list of ndarray
         By name of `ROW_FIELDS`, one array per batch.
@@ -67,7 +106,7 @@ class Part:
         Where in the piece the scanner stopped, and why.
     """
 
-    worker: Worker | Columns
+    worker: Texts
     rows: dict[str, list[npt.NDArray[Any]]] = field(
         default_factory=lambda: {name: [] for name in ROW_FIELDS}
     )

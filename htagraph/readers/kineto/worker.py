@@ -25,7 +25,15 @@ from htagraph.readers.kineto.compiled.scanner import (
 )
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.pieces import Piece
-from htagraph.readers.kineto.scanned_parts import Part, new_batch, settle, unload
+from htagraph.readers.kineto.scanned_parts import (
+    Id,
+    Part,
+    canonical_id,
+    new_batch,
+    settle,
+    unescaped,
+    unload,
+)
 from htagraph.readers.kineto.value_repair import CUT, MARGIN, REPAIRED, RepairedValue, Repairer
 from htagraph.readers.repair_log import count_in
 
@@ -58,19 +66,16 @@ class Worker:
         for symbol in known_symbols:
             enter(self._tables.symbols, symbol.encode())
 
-    def symbols(self) -> list[bytes]:
-        """The texts of all symbols, as in the file."""
-        return texts(self._tables.symbols)
-
-    def lanes(self) -> list[tuple[int, int]]:
-        """The pairs of symbols that name all lanes."""
+    def known(self) -> tuple[list[str], list[tuple[Id, Id]], list[str]]:
+        """The texts of all symbols, the ids that name all lanes, and lists as written."""
+        symbols = [unescaped(raw) for raw in texts(self._tables.symbols)]
         lanes = self._tables.lanes
         keys = lanes.arena[: 8 * int(lanes.n[0])].view(np.int64).tolist()
-        return [(key >> 32, key & 0xFFFFFFFF) for key in keys]
-
-    def lists(self) -> list[bytes]:
-        """All lists that are kept as written."""
-        return texts(self._tables.lists)
+        ids = [
+            (canonical_id(symbols[key >> 32]), canonical_id(symbols[key & 0xFFFFFFFF]))
+            for key in keys
+        ]
+        return symbols, ids, [raw.decode("utf-8", "replace") for raw in texts(self._tables.lists)]
 
     def scan(self, piece: Piece) -> Part:
         """Read the events of a piece that begins between two events."""
