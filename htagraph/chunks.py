@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -208,10 +209,17 @@ class _Pass:
 
 
 class Chunks:
-    """The chunks of a file, and what is read of them; `whole` has named ranges, header and sums."""
+    """The chunks of a file in a cache folder; they are made if they are not there.
 
-    def __init__(self, path: Path, entry: Entry, whole: _Chunk) -> None:
-        self.path, self._entry, self._whole = path, entry, whole
+    Raises
+    ------
+    OutputError
+        If they cannot be written.
+    """
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self.path, self._entry = path, entry_of((path,), folder, "columns")
+        self._whole = self._entry.read(_Chunk.of) or _Pass(self._entry).over(path)
 
     @property
     def zones(self) -> Zones:
@@ -225,14 +233,11 @@ class Chunks:
 
     def named_ranges(self) -> Recording:
         """The ranges that the program named, alone."""
-        known = self._whole.columns
-        rows = {name: column.copy() for name, column in known.rows.items()}
-        return self._recording(replace(known, rows=rows, n_bytes=dict(known.n_bytes)))
+        return self._recording(deepcopy(self._whole.columns))
 
     def read(self, wanted: EventFilter) -> Recording:
         """The events of a window, as `load_file` finds them in the whole file."""
         assert wanted.window is not None
-        assert wanted.categories is None
         window, zones = times_in_file(wanted.window, self.metadata), self.zones
         left_out = () if wanted.stacks else (STACKS,)
         columns = self._columns([window], lambda chunk, _: _within(window, chunk, left_out))
@@ -297,19 +302,6 @@ class Chunks:
                 raise OutputError(message, path=entry.path, hint="choose another cache.")
             assembly.add(_part_of(choose(chunk.columns, pieces[pieces[:, -1] == number])))
         return assembly.columns()
-
-
-def kept_chunks(path: Path, folder: Path) -> Chunks:
-    """The chunks of a file in a cache folder; they are made if they are not there.
-
-    Raises
-    ------
-    OutputError
-        If they cannot be written.
-    """
-    entry = entry_of((path,), folder, "columns")
-    whole = entry.read(_Chunk.of)
-    return Chunks(path, entry, _Pass(entry).over(path) if whole is None else whole)
 
 
 def _entry_of(whole: Entry, number: int) -> Entry:

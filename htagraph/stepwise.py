@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.cache import Entry, entry_of
-from htagraph.chunks import Chunks, Zones, kept_chunks
+from htagraph.chunks import Chunks, Zones
 from htagraph.compiled import LoadOptions
 from htagraph.compiler.passes import compile_events, learnt_from
 from htagraph.compiler.structure import Learnt
@@ -299,7 +299,7 @@ def stepwise_verdict(
         size = _size_for(free_bytes()) if part_bytes is None else part_bytes
         folder = Path(none if cache is None else cache).expanduser()
         try:
-            chunks = kept_chunks(path, folder)
+            chunks = Chunks(path, folder)
         except OutputError as exc:
             exc.hint = _NO_ROOM
             raise

@@ -362,10 +362,10 @@ def _is_on_disk(source: str | Path | bytes) -> TypeGuard[Path]:
 
 def _of_chunks(path: Path, folder: Path) -> Reader:
     """Reader of one file: of a window by its chunks, of all else as without them."""
-    from htagraph.chunks import kept_chunks  # noqa: PLC0415  only where kept
+    from htagraph.chunks import Chunks  # noqa: PLC0415  only where kept
 
     try:
-        chunks = kept_chunks(path, folder)
+        chunks = Chunks(path, folder)
     except OutputError as exc:
         warnings.warn(f"nothing is kept: {exc}", IncompleteTraceWarning, stacklevel=3)
         return _KINETO

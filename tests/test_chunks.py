@@ -14,7 +14,7 @@ import pytest
 
 import htagraph as hg
 from htagraph import chunks
-from htagraph.chunks import kept_chunks
+from htagraph.chunks import Chunks
 from htagraph.model.progress import Progress
 from htagraph.readers.content import content_of
 from htagraph.readers.event_filter import EventFilter
@@ -77,7 +77,7 @@ def test_a_window_of_chunks_is_the_window_read_from_the_whole_file(
     tmp_path: Path, name: str, *, stacks: bool
 ) -> None:
     file, kept = _FILES[name](tmp_path), tmp_path / "kept"
-    made, opened = kept_chunks(file, kept), kept_chunks(file, kept)
+    made, opened = Chunks(file, kept), Chunks(file, kept)
     assert len(np.unique(opened.zones.chunk)) >= 2
     for times in _windows(file):
         wanted = EventFilter(stacks, None, times)
@@ -140,7 +140,7 @@ def test_the_second_window_reads_a_small_part(tmp_path: Path) -> None:
 def test_a_chunk_that_is_lost_or_damaged_is_made_anew(tmp_path: Path) -> None:
     file, kept = _big(tmp_path / "trace.json"), tmp_path / "kept"
     wanted = EventFilter(window=(100_000_000, 500_000_000))
-    whole, found = hg.Trace(load_file(file, wanted)), kept_chunks(file, kept)
+    whole, found = hg.Trace(load_file(file, wanted)), Chunks(file, kept)
     for number, entry in enumerate(sorted(kept.iterdir())):
         if number % 2:
             entry.unlink()
@@ -166,7 +166,7 @@ def test_a_pass_that_ended_goes_on_behind_its_last_chunk(tmp_path: Path, name: s
         hg.stepwise_verdict(file, cache=kept, progress=stop)
     first = {entry: entry.stat().st_mtime_ns for entry in kept.glob("*.npz")}
     assert len(first) >= 10
-    found = kept_chunks(file, kept)
+    found = Chunks(file, kept)
     assert first.items() <= {one: one.stat().st_mtime_ns for one in kept.iterdir()}.items()
     assert found.metadata == {"schemaVersion": 1, "traceName": "big"}
     for times in _windows(file):
