@@ -44,7 +44,7 @@ class BitcodeHook(BuildHookInterface):  # type: ignore[misc]
         command = [sys.executable, "-m", "htagraph", "warm", "--quiet"]
         subprocess.run(command, check=True, env=environment, cwd=kept)  # noqa: S603
         for file in sorted(kept.glob("*.bc")):
-            build_data["force_include"][str(file)] = f"htagraph/native/bitcode/{file.name}"
+            build_data["force_include"][str(file)] = f"htagraph/arrays/bitcode/{file.name}"
 
     def _lowest(self, name: str) -> str:
         """The lowest version of a dependency that is allowed."""

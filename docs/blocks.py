@@ -31,7 +31,7 @@ from pathlib import Path
 
 from htagraph.cli.demo import PLANTED
 from htagraph.cli.main import main
-from htagraph.demo_traces import demo_trace
+from htagraph.synth.demo_traces import demo_trace
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 

@@ -21,7 +21,7 @@ from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.model import frames
 from htagraph.model.columns import schema_of
 from htagraph.model.schema import Schema
-from htagraph.questions import ARGS_READERS, QUESTIONS, Questions
+from htagraph.queries.questions import ARGS_READERS, QUESTIONS, Questions
 
 FOLDER = "reference"
 SHOWN = ("answers", "job-answers", "tables", "command-line", "python")

@@ -13,38 +13,36 @@ if TYPE_CHECKING:
     from htagraph.comparison.graph_diff import GraphDiff
     from htagraph.comparison.run_diff import RunDiff
     from htagraph.comparison.run_profile import RunProfile
-    from htagraph.compiled import load_graph
+    from htagraph.comparison.scenario import Scenario, what_if
     from htagraph.compiler.classes import ClassRule
-    from htagraph.demo_traces import demo_trace
-    from htagraph.graph import TraceGraph
+    from htagraph.findings.path import CriticalPath
     from htagraph.job.dumps import Dumps, load_dumps
     from htagraph.job.job import Job
     from htagraph.job.loading import load_job
     from htagraph.job.path import JobPath
     from htagraph.job.scenario import JobScenario
     from htagraph.job.why import JobWhy
-    from htagraph.matches import Matches
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.operators.peaks import device_peaks
-    from htagraph.path import CriticalPath
     from htagraph.readers.captures import discover
-    from htagraph.replay.changes import insert, no_wait, remove, scale, without
+    from htagraph.replay.changes import insert, no_wait, remove, reweigh, scale, without
     from htagraph.replay.collective_changes import bandwidth, equalise
-    from htagraph.replay.device_changes import fuse, overlap
-    from htagraph.replay.edge_changes import reweigh
+    from htagraph.replay.device_changes import allow_tf32, at_roof, fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
-    from htagraph.replay.roof_changes import allow_tf32, at_roof
     from htagraph.reports import plots
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.page import write_page
     from htagraph.reports.report import Report, report
     from htagraph.reports.summary import Summary
-    from htagraph.scenario import Scenario, what_if
-    from htagraph.selection import Selection, collective, hop, kernel, launch, op
-    from htagraph.stepwise import Stepwise, stepwise_verdict
-    from htagraph.trace import Trace, load
-    from htagraph.why import Why
+    from htagraph.run.compiled import load_graph
+    from htagraph.run.graph import TraceGraph
+    from htagraph.run.matches import Matches
+    from htagraph.run.selection import Selection, collective, hop, kernel, launch, op
+    from htagraph.run.stepwise import Stepwise, stepwise_verdict
+    from htagraph.run.trace import Trace, load
+    from htagraph.run.why import Why
+    from htagraph.synth.demo_traces import demo_trace
 
 __version__ = "0.1.0.dev0"
 
@@ -117,7 +115,7 @@ __all__ = [
 _HOMES = {
     "Bound": "model.kinds",
     "ClassRule": "compiler.classes",
-    "CriticalPath": "path",
+    "CriticalPath": "findings.path",
     "Dumps": "job.dumps",
     "EdgeKind": "model.kinds",
     "EventKind": "model.kinds",
@@ -128,23 +126,23 @@ _HOMES = {
     "JobSummary": "reports.job_summary",
     "JobWhy": "job.why",
     "KernelClass": "model.kinds",
-    "Matches": "matches",
+    "Matches": "run.matches",
     "Report": "reports.report",
     "RunDiff": "comparison.run_diff",
     "RunProfile": "comparison.run_profile",
-    "Scenario": "scenario",
-    "Selection": "selection",
-    "Stepwise": "stepwise",
+    "Scenario": "comparison.scenario",
+    "Selection": "run.selection",
+    "Stepwise": "run.stepwise",
     "Summary": "reports.summary",
-    "Trace": "trace",
-    "TraceGraph": "graph",
-    "Why": "why",
-    "allow_tf32": "replay.roof_changes",
-    "at_roof": "replay.roof_changes",
+    "Trace": "run.trace",
+    "TraceGraph": "run.graph",
+    "Why": "run.why",
+    "allow_tf32": "replay.device_changes",
+    "at_roof": "replay.device_changes",
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
-    "collective": "selection",
-    "demo_trace": "demo_traces",
+    "collective": "run.selection",
+    "demo_trace": "synth.demo_traces",
     "device_peaks": "operators.peaks",
     "diff": "comparison.diff",
     "discover": "readers.captures",
@@ -152,26 +150,26 @@ _HOMES = {
     "fuse": "replay.device_changes",
     "graphed": "replay.host_changes",
     "handler": "capture.handler",
-    "hop": "selection",
+    "hop": "run.selection",
     "insert": "replay.changes",
-    "kernel": "selection",
-    "launch": "selection",
-    "load": "trace",
+    "kernel": "run.selection",
+    "launch": "run.selection",
+    "load": "run.trace",
     "load_dumps": "job.dumps",
-    "load_graph": "compiled",
+    "load_graph": "run.compiled",
     "load_job": "job.loading",
     "no_wait": "replay.changes",
-    "op": "selection",
+    "op": "run.selection",
     "overlap": "replay.device_changes",
     "prefetch": "replay.host_changes",
     "profile": "capture.profile",
     "remove": "replay.changes",
     "report": "reports.report",
-    "reweigh": "replay.edge_changes",
+    "reweigh": "replay.changes",
     "run_profile": "comparison.diff",
     "scale": "replay.changes",
-    "stepwise_verdict": "stepwise",
-    "what_if": "scenario",
+    "stepwise_verdict": "run.stepwise",
+    "what_if": "comparison.scenario",
     "without": "replay.changes",
     "write_page": "reports.page",
 }

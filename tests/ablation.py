@@ -23,16 +23,15 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.algorithms.by_head import InOrder
+from htagraph.arrays.by_head import InOrder
 from htagraph.compiler import passes
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import HTAGraphError
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path, path_edges
 from htagraph.model.dag import Dag
-from htagraph.model.edges import EdgeTable
+from htagraph.model.edges import EdgeTable, Inferred
 from htagraph.model.events import EventTable
-from htagraph.model.inference import Inferred
 from htagraph.model.kinds import Bound
 from htagraph.model.rules import Rule
 from tests.answers import sources

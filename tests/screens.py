@@ -12,11 +12,11 @@ from rich.console import Console
 
 import htagraph as hg
 from htagraph.cli.tables import print_verdict
-from htagraph.demo_traces import demo_trace
 from htagraph.errors import HTAGraphWarning
 from htagraph.findings.verdict import Verdict
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
+from htagraph.synth.demo_traces import demo_trace
 from tests.real_traces import CAPTURES, traces_in
 
 __all__ = ["DEMOS", "SCREENS", "Screen", "screen_of"]

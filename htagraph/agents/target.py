@@ -1,23 +1,181 @@
-"""The target of a call: a trace or a job, in a window."""
+"""The target of a call: a trace or a job, in a window.
+
+Files that a client may name: those in one folder, after links and `..` are resolved.
+
+Traces and jobs that stay loaded, so that the second question about one is answered at once.
+"""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
-from htagraph.agents.files import Root
-from htagraph.agents.loaded import Loaded, LoadedRun
-from htagraph.errors import AmbiguousWindowWarning, QueryError
+import pandas as pd
+
+from htagraph.errors import AmbiguousWindowWarning, HTAGraphWarning, QueryError, TraceNotFoundError
 from htagraph.explain.default_window import left_out_in_words
-from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
+from htagraph.job.loading import load_job
 from htagraph.model.progress import begin_stage
-from htagraph.readers.captures import CaptureName
-from htagraph.readers.discover import holds_several
+from htagraph.model.units import human_count
+from htagraph.readers.captures import CaptureName, choose_capture, discover
+from htagraph.readers.discover import find_traces, holds_several
+from htagraph.readers.storage import file_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
+from htagraph.run.compiled import LoadOptions
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
+
+
+@dataclass(frozen=True)
+class Root:
+    """The folder whose files may be read."""
+
+    folder: Path  # Absolute, without links
+
+    @classmethod
+    def of(cls, folder: str | Path) -> Root:
+        """The root of a folder, which may be a link."""
+        return cls(Path(folder).resolve())
+
+    def inside(self, name: str) -> Path:
+        """The file or folder that a client names, without links."""
+        try:
+            path = (self.folder / name).resolve()
+        except (OSError, RuntimeError, ValueError):  # links in a circle, a null byte
+            raise QueryError(f"{name!r} is no path.", hint=self._hint) from None
+        if not path.is_relative_to(self.folder):
+            raise QueryError(
+                f"{name} is outside of {self.folder}, the only folder that is read here.",
+                hint=self._hint,
+            )
+        return path
+
+    def existing(self, name: str) -> Path:
+        """The existing file or folder that a client names."""
+        path = self.inside(name)
+        if not file_of(path).exists():
+            raise TraceNotFoundError("no such file or folder.", path=name, hint=self._hint)
+        return path
+
+    @property
+    def _hint(self) -> str:
+        return f"paths are relative to {self.folder}; `captures` lists what is there."
+
+    def shown(self, path: str | Path) -> str:
+        """A path as a client names it: relative to the root."""
+        path = Path(path)
+        return str(path.relative_to(self.folder)) if path.is_relative_to(self.folder) else str(path)
+
+    def holds(self, path: Path) -> bool:
+        """Whether a file is inside, after links."""
+        return path.resolve().is_relative_to(self.folder)
+
+    def captures(self, folder: Path) -> tuple[pd.DataFrame, list[str]]:
+        """The captures in a folder, and a note on links in it that lead outside.
+
+        Without those links.
+        """
+        found = find_traces(folder)
+        inside = [path for path in found if self.holds(path)]
+        n_outside = len(found) - len(inside)
+        note = f"{human_count(n_outside, 'link')} to files outside of the root left out."
+        if not inside:
+            raise QueryError(f"{self.shown(folder)}: {note}", hint=self._hint)
+        return discover(inside), [note] if n_outside else []
+
+    def capture(self, folder: Path, capture: CaptureName) -> tuple[list[Path], list[str]]:
+        """The files of one capture in a folder, and notes on the choice."""
+        captures, notes = self.captures(folder)
+        paths, note = choose_capture(captures, self.shown(folder), capture)
+        return paths, [*notes, *([note] if note else [])]
+
+
+_MOST_EVENTS = 10_000_000
+"""Events that stay loaded, chosen: a few GB. `docs/agents.md` states it, and a test reads that."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A trace with its graph, or a job."""
+
+    run: TraceGraph | Job  # The whole of it
+    n_events: int  # Of all ranks
+    trace: Trace | None = None  # None of a job
+    notes: tuple[str, ...] = ()  # Warnings of its loading
+    _summaries: dict[Hashable, Any] = field(default_factory=dict)
+
+    def summary(self, window: Hashable, make: Callable[[], Value]) -> Value:
+        """The summary of a window; that of the last one is kept."""
+        if window not in self._summaries:
+            made = make()
+            self._summaries.clear()
+            self._summaries[window] = made
+        found: Value = self._summaries[window]
+        return found
+
+
+class Loaded:
+    """The runs that were used last, by their files as they are now; the last is always kept."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[Hashable, LoadedRun] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Count the runs."""
+        return len(self._runs)
+
+    def clear(self) -> None:
+        """Let go of everything; temporary files of jobs go with them."""
+        self._runs.clear()
+
+    def trace(self, path: Path) -> LoadedRun:
+        """A trace of one rank."""
+
+        def read() -> LoadedRun:
+            trace, graph = LoadOptions(stacks=None).made(path)
+            return LoadedRun(graph, len(graph.dag.events), trace)
+
+        return self._kept(_state(path), read)
+
+    def job(self, paths: Sequence[Path]) -> LoadedRun:
+        """A job of some ranks; those that cannot be used are left out and reported."""
+
+        def read() -> LoadedRun:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", HTAGraphWarning)
+                job = load_job(paths, on_error="skip", stacks=None)
+            notes = (one.message for one in caught if issubclass(one.category, HTAGraphWarning))
+            n_events = sum(rank.n_events for rank in job.summaries.values())
+            return LoadedRun(job, n_events, notes=tuple(map(str, notes)))
+
+        return self._kept(tuple(map(_state, paths)), read)
+
+    def _kept(self, key: Hashable, read: Callable[[], LoadedRun]) -> LoadedRun:
+        """A run, read unless it is loaded; the one longest unused goes until the rest is small."""
+        found = self._runs[key] = self._runs.get(key) or read()
+        self._runs.move_to_end(key)
+        while len(self._runs) > 1 and self._n_events > _MOST_EVENTS:
+            self._runs.popitem(last=False)
+        return found
+
+    @property
+    def _n_events(self) -> int:
+        return sum(run.n_events for run in self._runs.values())
+
+
+def _state(path: Path) -> tuple[Path, int, int, int, int]:
+    """A file as it is now; one that replaced it may have its size and its time of change."""
+    stat = path.stat()
+    return path, stat.st_mtime_ns, stat.st_size, stat.st_ctime_ns, stat.st_ino
 
 
 @dataclass(frozen=True)
@@ -30,25 +188,13 @@ class Session:
 
 @dataclass(frozen=True)
 class Target:
-    """A trace, or the ranks in a folder, in a window.
-
-    Parameters
-    ----------
-    name : str
-        The path as the client wrote it.
-    window : str, default=""
-        As `find_window` reads it; empty for what is best.
-    times : (int, int), optional, unit=ns
-        Of a trace, the window by its times.
-    capture : int, default=0
-        Of a folder with several captures, which one; 0 for the latest complete one.
-    """
+    """A trace, or the ranks in a folder, in a window."""
 
     session: Session
-    name: str
-    window: str = ""
-    times: tuple[int, int] | None = None
-    capture: int = 0
+    name: str  # The path as the client wrote it
+    window: str = ""  # As `find_window` reads it; empty for what is best
+    times: tuple[int, int] | None = None  # In ns. Of a trace, the window by its times.
+    capture: int = 0  # Of a folder with several captures, which one; 0 for the latest complete one
 
     @cached_property
     def path(self) -> Path:

@@ -10,7 +10,14 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from htagraph.agents.budget import LEAST_TOKENS, LONGEST_NAME, MOST_TOKENS, Part, fitted, rows_part
+from htagraph.agents.documents import (
+    LEAST_TOKENS,
+    LONGEST_NAME,
+    MOST_TOKENS,
+    Part,
+    fitted,
+    rows_part,
+)
 from htagraph.agents.target import Session, Target
 from htagraph.errors import QueryError, did_you_mean, one_of
 

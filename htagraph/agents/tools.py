@@ -15,11 +15,14 @@ from typing import Any, Literal, NoReturn
 import pandas as pd
 from pydantic import Field
 
-from htagraph.agents.budget import Part, fitted, plain, rows_part
 from htagraph.agents.documents import (
+    Part,
+    fitted,
     helpful_changes,
     notes_part,
     path_window,
+    plain,
+    rows_part,
     verdict_parts,
     window_head,
 )
@@ -29,18 +32,18 @@ from htagraph.comparison.diff import run_profile
 from htagraph.comparison.limits import DEFAULT_FAIL_ABOVE, Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile, is_baseline
+from htagraph.comparison.scenario import what_if
 from htagraph.errors import AmbiguousWindowWarning, QueryError, one_of
-from htagraph.graph import TraceGraph
-from htagraph.job.catalogue import all_questions
+from htagraph.findings.path import CriticalPath
 from htagraph.job.dumps import load_dumps
 from htagraph.job.job import JOB_QUESTIONS, Job
-from htagraph.lookup.conditions import rows_where
+from htagraph.lookup.selecting import rows_where
 from htagraph.model.progress import begin_stage
-from htagraph.path import CriticalPath
-from htagraph.questions import QUESTIONS
-from htagraph.readers.flight_recorder.reader import find_dumps
+from htagraph.queries.questions import QUESTIONS
+from htagraph.queries.synonyms import targets_of
+from htagraph.readers.flight_recorder import find_dumps
 from htagraph.replay.change_options import ChangeOptions
-from htagraph.reports.no_rows import not_recorded
+from htagraph.reports.answers import all_questions, not_recorded
 from htagraph.reports.prediction import (
     bounds_of,
     caveats_of,
@@ -48,8 +51,7 @@ from htagraph.reports.prediction import (
     ranks_of,
     readings_of,
 )
-from htagraph.scenario import what_if
-from htagraph.synonyms import targets_of
+from htagraph.run.graph import TraceGraph
 
 _SEGMENT = ("start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred")
 _NEXT_LATEST = ("next_name", "next_kind", "next_slack_ns")

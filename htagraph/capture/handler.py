@@ -1,24 +1,173 @@
-"""`handler`: the `on_trace_ready` of a profiler, which writes traces and a report."""
+"""`handler`: the `on_trace_ready` of a profiler, which writes traces and a report.
+
+Cycles of a profiler: which steps one recorded, and whether another follows.
+
+The place of a process in its job, and its messages to the user.
+
+The report on a capture, written by a child process while the training continues.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread, main_thread
-from typing import Any
+from types import FunctionType
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from htagraph.capture.arrivals import POLL_S, Arrivals, ranks_in_words
-from htagraph.capture.cycle import Cycle
-from htagraph.capture.place import Place
-from htagraph.capture.reporting import reported
-from htagraph.capture.trace_file import TraceFile
-from htagraph.capture.trace_name import TraceName
+from htagraph.capture.trace_file import POLL_S, Arrivals, TraceFile, TraceName, ranks_in_words
 from htagraph.errors import HTAGraphError, OutputError
+
+_FAR = 10_000
+"""Steps within which the next cycle must begin, chosen: later ones get a report of their own.
+Pinned by `tests/capture/test_handler.py`."""
+
+_RECORDING = frozenset({"RECORD", "RECORD_AND_SAVE"})
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A cycle that ended."""
+
+    step: int | None  # Its first step, None if the profiler counts no steps
+    is_last: bool  # No other follows, as far as the schedule tells
+    n_steps: int = -1  # Whole steps that it recorded, -1 if unknown
+
+    @classmethod
+    def ended(cls, profiler: Any, before: int) -> Cycle:  # noqa: ANN401  torch has no door here
+        """The cycle that just ended, when a profiler calls `on_trace_ready`.
+
+        `before`: step in which the previous cycle ended, -1 for none.
+        """
+        step: int | None = getattr(profiler, "step_num", None)
+        schedule = getattr(profiler, "schedule", None)
+        if step is None or not getattr(profiler, "record_steps", False):
+            return cls(None, is_last=True)
+        if not isinstance(schedule, FunctionType):
+            return cls(step, is_last=False)  # calling an object might change its state
+
+        def action(number: int) -> str:
+            return str(schedule(number).name)
+
+        try:
+            stopped = _was_stopped(profiler, action, step, before)
+            first = step if stopped else step - 1
+            while first > max(before, 0) and action(first - 1) == "RECORD":
+                first -= 1
+            last = stopped or not any(action(step + n) in _RECORDING for n in range(_FAR))
+        except Exception:  # noqa: BLE001  a schedule is the user's code
+            return cls(step, is_last=False)
+        return cls(first, last, step - first)
+
+
+def _was_stopped(
+    profiler: Any,  # noqa: ANN401
+    action: Callable[[int], str],
+    step: int,
+    before: int,
+) -> bool:
+    """Whether `stop()` ended the cycle, not the step after its last one."""
+    if profiler.current_action.name == "DEVICE_STOPPED":
+        return False
+    return step in (0, before) or action(step - 1) != "RECORD_AND_SAVE"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Rank and world size of a process."""
+
+    world_size: int = 1
+    rank: int = 0
+
+    @classmethod
+    def now(cls) -> Place:
+        """The place according to torch.distributed, else to the environment that torchrun sets."""
+        distributed = sys.modules.get(
+            "torch.distributed"
+        )  # imported already by any job that uses it
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return cls(distributed.get_world_size(), distributed.get_rank())
+        try:
+            size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+        except (KeyError, ValueError):
+            return cls()
+        return cls(size, rank) if 0 <= rank < size else cls()
+
+    def notice(self, message: object) -> None:
+        """Write a message of one line to stderr."""
+        of_rank = f" (rank {self.rank})" if self.world_size > 1 else ""
+        with suppress(Exception):  # stderr may be closed, or belong to a notebook that is gone
+            sys.stderr.write(f"htagraph{of_rank}: {' '.join(str(message).split())}\n")
+            sys.stderr.flush()
+
+
+_NICENESS = 19
+"""The lowest priority that POSIX has: the training goes first."""
+
+
+class Reported(NamedTuple):
+    """What to print of a report: all that it found if it has no files, and why it has none."""
+
+    findings: str
+    failure: str  # Empty if the files are there
+
+
+def reported(
+    trace: Path,
+    folder: Path | None,
+    out: Path,
+    *,
+    stacks: bool = False,
+    meanwhile: Callable[[str], None] = lambda _: None,
+) -> Reported:
+    """Write the report on a trace, or on all ranks of its capture.
+
+    `trace`: file of one rank. `folder`: folder with the files of the other ranks, None for a job of
+    one. `out`: folder for the report. `stacks`: whether the trace has Python stacks. `meanwhile`:
+    called every second with a message.
+    """
+    about = [str(trace)] if folder is None else [str(folder), "--capture", trace.name]
+    options = ["--out", str(out), *(["--stacks"] if stacks else [])]
+    # -P: files in the working directory hide no module; the child gets the path of the training.
+    command = [sys.executable, "-P", "-m", "htagraph", "report", *about, *options]
+    known = os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
+    child = subprocess.Popen(  # noqa: S603
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        env={**os.environ, "PYTHONPATH": known, "PYTHONIOENCODING": "utf-8"},
+        process_group=0 if os.name == "posix" else None,  # Ctrl-C ends the training only
+    )
+    with suppress(OSError, AttributeError):  # Windows has no setpriority
+        os.setpriority(os.PRIO_PROCESS, child.pid, _NICENESS)
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            output, errors = child.communicate(timeout=POLL_S)
+            break
+        meanwhile(f"writing the report into {out}")
+    if not child.returncode:
+        return Reported(_head(output), "")
+    # On a full disk, what was printed before is all that is left of minutes of analysis.
+    last = (errors.strip() or f"exit code {child.returncode}").splitlines()[-1]
+    return Reported(output.strip(), last.removeprefix("error: "))
+
+
+def _head(text: str) -> str:
+    """The paragraphs on what was recorded and what limits it."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    return "\n\n".join("\n".join(lines).split("\n\n")[:2]).strip()
+
 
 _PAGES = ("report.html", "summary.md")
 """Files of a report to open, the best first."""

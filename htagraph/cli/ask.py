@@ -12,31 +12,31 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.rows import print_rows, write_rows
-from htagraph.cli.runs import (
+from htagraph.cli.inputs import (
+    Source,
     executor_of,
+    given,
     loaded_job,
     loaded_trace,
     print_left_out,
     window_in_words,
     windowed,
 )
-from htagraph.cli.sources import Source, given
+from htagraph.cli.rows import print_rows, write_rows
 from htagraph.cli.tables import Format, print_frame
-from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
-from htagraph.graph import TraceGraph
-from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
-from htagraph.lookup.conditions import rows_where
+from htagraph.lookup.selecting import rows_where
 from htagraph.model.columns import schema_of
 from htagraph.model.kinds import in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count
-from htagraph.questions import QUESTIONS, check_options
+from htagraph.queries.questions import QUESTIONS, check_options
+from htagraph.queries.synonyms import targets_of
 from htagraph.readers.captures import CaptureName
-from htagraph.reports.no_rows import not_recorded
-from htagraph.synonyms import targets_of
+from htagraph.reports.answers import all_questions, not_recorded
+from htagraph.run.compiled import LoadOptions
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.output_file import output_file
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")

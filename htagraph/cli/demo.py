@@ -11,16 +11,15 @@ from rich.table import Table
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.runs import loaded_job
-from htagraph.cli.sources import Source
+from htagraph.cli.inputs import Source, loaded_job
 from htagraph.cli.tables import print_titled, print_verdict
-from htagraph.compiled import LoadOptions
-from htagraph.demo_traces import demo_trace
 from htagraph.errors import OutputError
 from htagraph.findings.verdict import percent
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.report_files import write_files
+from htagraph.reports.report import write_files
 from htagraph.reports.summary import Summary
+from htagraph.run.compiled import LoadOptions
+from htagraph.synth.demo_traces import demo_trace
 
 PLANTED = {
     "captured": "loading a batch sleeps 40 ms",

@@ -19,9 +19,9 @@ from htagraph.cli.console import (
     print_sentence,
     shown_progress,
 )
-from htagraph.cli.runs import executor_of, loaded_run
+from htagraph.cli.inputs import executor_of, loaded_run
+from htagraph.cli.options import share_of
 from htagraph.cli.tables import Format, print_frame
-from htagraph.cli.units import share_of
 from htagraph.comparison.limits import Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.progress import begin_stage

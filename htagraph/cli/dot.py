@@ -9,11 +9,10 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
-from htagraph.cli.runs import loaded_job, loaded_trace, windowed
-from htagraph.cli.sources import given
-from htagraph.compiled import LoadOptions
+from htagraph.cli.inputs import given, loaded_job, loaded_trace, windowed
 from htagraph.errors import QueryError
 from htagraph.model.progress import begin_stage
+from htagraph.run.compiled import LoadOptions
 
 
 def dot(

@@ -6,18 +6,16 @@ import pandas as pd
 
 from htagraph.cli import options
 from htagraph.cli.console import output, shown_progress
-from htagraph.cli.runs import loaded_trace
-from htagraph.cli.sources import given
+from htagraph.cli.inputs import given, loaded_trace
 from htagraph.cli.tables import Format, print_frame, print_titled
-from htagraph.compiled import LoadOptions
-from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import EventKind
 from htagraph.model.progress import begin_stage
-from htagraph.reports.capture_cost import capture_cost
-from htagraph.reports.doctor import examine
+from htagraph.reports.doctor import capture_cost, examine
 from htagraph.reports.summary import Summary
-from htagraph.trace import Trace
+from htagraph.run.compiled import LoadOptions
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 
 
 def info(

@@ -1,11 +1,16 @@
-"""The `htagraph` command: one verb per question."""
+"""The `htagraph` command: one verb per question.
+
+Output in encodings with few characters, as with ``LC_ALL=C``.
+"""
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, NoReturn
 
 import typer
@@ -13,8 +18,27 @@ import typer
 from htagraph import __version__
 from htagraph.cli.console import complain, sentences
 from htagraph.cli.interrupts import is_interrupted
-from htagraph.cli.plain import speaks_plainly
 from htagraph.errors import HTAGraphError, shortage
+
+_PLAIN = str.maketrans("·…–—→µ×▏▎▍▌▋▊▉█", "-~--" + ">ux" + "   " + "#####")
+"""Replacements, each of one character, so that tables stay aligned."""
+
+
+def speaks_plainly() -> None:
+    """Replace characters that the encoding of output and notices lacks."""
+    codecs.register_error("plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Replacement for text that cannot be encoded; letters of names are escaped."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "backslashreplace").decode(), error.end
+
 
 VERBS = {
     "report": "Find what limits a run and what to try first.",

@@ -12,22 +12,22 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
-from htagraph.cli.runs import (
+from htagraph.cli.inputs import (
     executor_of,
+    given,
     opened_run,
     print_left_out,
     window_in_words,
 )
-from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
-from htagraph.compiled import LoadOptions
 from htagraph.errors import OutputError, QueryError
 from htagraph.explain.segments import LABELS
-from htagraph.lookup.edges import EdgeArrows
+from htagraph.findings.path import CriticalPath
+from htagraph.lookup.windowed import EdgeArrows
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
-from htagraph.path import CriticalPath
+from htagraph.run.compiled import LoadOptions
 from htagraph.writers.cells import Columns
 
 if TYPE_CHECKING:

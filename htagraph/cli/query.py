@@ -8,13 +8,12 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
+from htagraph.cli.inputs import given, loaded_trace, print_left_out, window_in_words, windowed
 from htagraph.cli.rows import Limit, Out, print_rows, write_rows
-from htagraph.cli.runs import loaded_trace, print_left_out, window_in_words, windowed
-from htagraph.cli.sources import given
 from htagraph.cli.tables import Format
-from htagraph.compiled import LoadOptions
 from htagraph.lookup.pattern_text import parse_pattern
 from htagraph.model.progress import begin_stage
+from htagraph.run.compiled import LoadOptions
 
 
 def query(

@@ -10,7 +10,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import output, shown_progress
-from htagraph.cli.sources import Source
+from htagraph.cli.inputs import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.model.progress import begin_stage
 from htagraph.readers.kineto.rewriting import repair_kineto

@@ -15,19 +15,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from htagraph.arrays.memory import returns_memory
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.pipes import lasting
-from htagraph.cli.runs import (
+from htagraph.cli.inputs import (
     CACHE_VARIABLE,
+    Source,
     cache_folder,
     executor_of,
+    given,
     is_too_large,
+    lasting,
     loaded_job,
     loaded_trace,
     windowed,
 )
-from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import (
     BAR_WIDTH,
     bar,
@@ -35,20 +37,18 @@ from htagraph.cli.tables import (
     print_titled,
     print_verdict,
 )
-from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import bound_in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
-from htagraph.native.memory import returns_memory
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.memory_need import free_bytes, needed_bytes
 from htagraph.reports.brief import next_question
-from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
-from htagraph.reports.markdown import job_tables
+from htagraph.reports.markdown import job_tables, losses_in_words, seems_busier, use_in_words
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
+from htagraph.run.compiled import LoadOptions
 from htagraph.writers.output_file import write_text
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def report(
             if files:
                 with shown_progress(quiet=quiet):
                     # Deferred: a verdict needs neither pages nor jobs.
-                    from htagraph.reports.report_files import write_files  # noqa: PLC0415
+                    from htagraph.reports.report import write_files  # noqa: PLC0415
 
                     into = out or origin.folder(summary.name)
                     written = write_files(summary, into, whole=whole, record=origin.record)
@@ -166,7 +166,7 @@ def _report_parts(
             hint="give -w STEP: one step has all files.",
         )
     from htagraph.reports.json_document import records  # noqa: PLC0415  deferred: few need it
-    from htagraph.stepwise import stepwise_verdict  # noqa: PLC0415  deferred: few need it
+    from htagraph.run.stepwise import stepwise_verdict  # noqa: PLC0415  deferred: few need it
 
     aside = notices(quiet=quiet)
     if cache_folder() is None:  # said before: who interrupts it does not see the end
@@ -230,7 +230,7 @@ def _job_summary(
 ) -> JobSummary:
     """Read all ranks, and find what limits the job."""
     from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only for jobs
-    from htagraph.reports.report_files import page_work  # noqa: PLC0415  deferred: only for pages
+    from htagraph.reports.report import page_work  # noqa: PLC0415  deferred: only for pages
 
     job = loaded_job(source, capture, reading, executor)
     begin_stage("Finding the path across ranks")

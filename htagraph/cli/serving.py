@@ -53,26 +53,15 @@ Pinned by `test_view_in_browser.py::test_the_ui_opens_at_the_first_finding_and_a
 
 @dataclass(frozen=True)
 class View:
-    """Part of the trace that the UI zooms to, in the time of the file; all of it by default.
-
-    Parameters
-    ----------
-    selects : bool, default=False
-        Whether to select the slice at exactly these times, and show what is around it.
-    last_ns : int, default=0, unit=ns
-        A time to which the trace extends.
-    rank : int, optional
-        Of a job: whose tracks are expanded; all by default.
-    findings : sequence of str, default=()
-        Cards to list below the timeline.
-    """
+    """Part of the trace that the UI zooms to, in the time of the file; all of it by default."""
 
     start_ns: int | None = None
     end_ns: int = 0
+    # Whether to select the slice at exactly these times, and show what is around it
     selects: bool = False
-    last_ns: int = 0
-    rank: int | None = None
-    findings: Sequence[str] = ()
+    last_ns: int = 0  # A time to which the trace extends
+    rank: int | None = None  # Of a job: whose tracks are expanded; all by default
+    findings: Sequence[str] = ()  # Cards to list below the timeline
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -110,13 +99,7 @@ class View:
 
 
 def _listing(findings: Sequence[str]) -> str:
-    r"""Query of a table of findings.
-
-    Examples
-    --------
-    >>> _listing(["Data loading, costs 71%\nfix: don't"])
-    "select column1 as finding, column2 as fix from (values ('Data loading, costs 71%', 'don''t'))"
-    """
+    r"""Query of a table of findings."""
     cards = [Card.of(text) for text in findings]
     shown = [name for name in _LISTED if any(name in card.said for card in cards)]
     names = ["finding", *shown]

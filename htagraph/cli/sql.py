@@ -8,13 +8,12 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
+from htagraph.cli.inputs import executor_of, given, opened_run, print_left_out, window_in_words
 from htagraph.cli.rows import Limit, Out, print_rows, write_rows
-from htagraph.cli.runs import executor_of, opened_run, print_left_out, window_in_words
-from htagraph.cli.sources import given
 from htagraph.cli.tables import Format
-from htagraph.compiled import LoadOptions
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count
+from htagraph.run.compiled import LoadOptions
 
 _PLAN = "explain_value"
 """Column of an EXPLAIN, which is a drawing."""

@@ -11,6 +11,7 @@ from importlib import import_module
 from types import ModuleType
 
 from htagraph import __version__
+from htagraph.arrays.memory import keeps_memory
 from htagraph.cli.interrupts import (
     end_at_once,
     exit_code,
@@ -19,7 +20,6 @@ from htagraph.cli.interrupts import (
     raise_interrupt,
 )
 from htagraph.errors import shortage
-from htagraph.native.memory import keeps_memory
 
 _LEAST_MEMORY = 256 << 20
 """Bytes of addresses below which numpy does not load. Measured; `test_shortages` has less."""

@@ -16,8 +16,7 @@ from htagraph.errors import QueryError, one_of
 from htagraph.model.colors import COLORS
 from htagraph.model.columns import heading
 from htagraph.model.labels import printable
-from htagraph.writers.cells import Columns, human_frame
-from htagraph.writers.table_layout import fitted
+from htagraph.writers.cells import Columns, fitted, human_frame
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
     from htagraph.findings.verdict import Paragraph
@@ -48,13 +47,7 @@ class Format(StrEnum):
 
 
 def bar(share: float) -> str:
-    """Bar whose length is a share of 1.
-
-    Examples
-    --------
-    >>> bar(0.5), bar(0.01)
-    ('████████████', '▎')
-    """
+    """Bar whose length is a share of 1."""
     eighths = round(max(0.0, min(share, 1.0)) * BAR_WIDTH * 8)
     full, rest = divmod(eighths or (share > 0), 8)
     return "█" * full + _EIGHTHS[rest].strip()
@@ -135,14 +128,9 @@ def print_frame(
 ) -> None:
     """Print a frame; tables and Markdown are for people: they round and abbreviate.
 
-    Parameters
-    ----------
-    columns : str
-        Columns that the user asked for, with commas between them; ``all`` for all.
-    first : sequence of str
-        Columns of a table by default; all if there are none.
-    aside : Console, optional
-        Where the columns that are not shown are named.
+    `columns`: columns that the user asked for, with commas between them; ``all`` for all. `first`:
+    columns of a table by default; all if there are none. `aside`: where the columns that are not
+    shown are named.
     """
     names = _picked([*map(str, frame)], columns)
     if form is Format.TABLE:
@@ -172,13 +160,7 @@ def print_frame(
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    r"""Frame as CSV; no name in it is a formula for a spreadsheet, or controls a terminal.
-
-    Examples
-    --------
-    >>> csv_text(pd.DataFrame({"name": ["=1+1", "aten::mm"], "n": [-1, 2]}))
-    "name,n\n'=1+1,-1\naten::mm,2\n"
-    """
+    r"""Frame as CSV; no name in it is a formula for a spreadsheet, or controls a terminal."""
     shown = frame.copy(deep=False)
     for name in frame.columns:
         if not pd.api.types.is_numeric_dtype(frame[name].dtype):
@@ -196,13 +178,7 @@ def _csv_cell(value: object) -> object:
 
 
 def _picked(names: Sequence[str], columns: str) -> Sequence[str]:
-    """Columns that a user asked for, by name or by heading.
-
-    Raises
-    ------
-    QueryError
-        If there is no such column.
-    """
+    """Columns that a user asked for, by name or by heading."""
     if columns in ("", "all"):
         return names
     known = {heading(name): name for name in names} | {name: name for name in names}

@@ -11,14 +11,10 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
+from htagraph.cli.inputs import Source, given, lasting, loaded_job, loaded_trace, windowed
 from htagraph.cli.interrupts import expected
-from htagraph.cli.pipes import lasting
-from htagraph.cli.runs import loaded_job, loaded_trace, windowed
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
-from htagraph.cli.sources import Source, given
-from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError, TraceError
-from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.lookup.find_window import times_in
 from htagraph.model.progress import begin_stage
@@ -27,7 +23,9 @@ from htagraph.readers.storage import path_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
-from htagraph.writers.own_folder import OwnFolder
+from htagraph.run.compiled import LoadOptions
+from htagraph.run.graph import TraceGraph
+from htagraph.writers.output_file import OwnFolder
 
 _PERFETTO = (".pftrace", ".pftrace.gz", ".perfetto-trace")
 _PAGE = "report.html"

@@ -10,23 +10,23 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from htagraph.algorithms.clocks import follow
-from htagraph.algorithms.sequence_matching import Timed, align
+from htagraph.arrays.clocks import follow
+from htagraph.arrays.code_cache import at_home
+from htagraph.arrays.passes import PASSES
+from htagraph.arrays.sequences import Timed, align
 from htagraph.cli import options
 from htagraph.cli.console import output, shown_progress
-from htagraph.demo_traces import demo_trace
 from htagraph.errors import HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.job.loading import load_job
 from htagraph.model.kinds import Cause
 from htagraph.model.progress import begin_stage
-from htagraph.native.code_cache import at_home
-from htagraph.native.passes import PASSES
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.summary import Summary
-from htagraph.trace import load
+from htagraph.run.trace import load
+from htagraph.synth.demo_traces import demo_trace
 
 _MANY = 12_000
 """Chosen: more names than the initial size of a symbol table."""

@@ -9,18 +9,17 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
+from htagraph.cli.inputs import executor_of, given, opened_run
 from htagraph.cli.path import write_path
-from htagraph.cli.runs import executor_of, opened_run
-from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
-from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
-from htagraph.graph import TraceGraph
 from htagraph.model.progress import begin_stage
+from htagraph.run.compiled import LoadOptions
+from htagraph.run.graph import TraceGraph
 
 if TYPE_CHECKING:
     from htagraph.job.why import JobWhy
-    from htagraph.why import Why
+    from htagraph.run.why import Why
 
 
 def why(

@@ -10,9 +10,9 @@ from htagraph.comparison.profiling import graph_profile
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import QueryError
-from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
-from htagraph.trace import Trace
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 
 
 def run_profile(run: Trace | TraceGraph | Job | RunProfile, *, name: str = "") -> RunProfile:

@@ -12,10 +12,10 @@ import pandas as pd
 from htagraph.comparison.profiling import graph_profile
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.explain.differences import kernel_diff, op_diff, path_diff
-from htagraph.graph import TraceGraph
+from htagraph.findings.path import BreakdownKey, write_runs
 from htagraph.lookup.work_groups import ComparedBy
 from htagraph.model.frames import DIFF, PATH_DIFF
-from htagraph.path import BreakdownKey, write_runs
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.answering import answers
 
 

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from htagraph.comparison.places import code_places, gap_edges
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
 from htagraph.comparison.run_profile import Part, RunProfile
-from htagraph.comparison.samples import Samples, compared, one_sample
-from htagraph.graph import TraceGraph
+from htagraph.comparison.samples import Samples, code_places, compared, gap_edges, one_sample
 from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.lookup.done_steps import DoneSteps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.arrays import Bools
+from htagraph.run.graph import TraceGraph
 
 _VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns", "roof_ns")
 _Key = tuple[str, str, str, int]

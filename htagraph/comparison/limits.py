@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import ceil, isinf
 from typing import Literal
 
-from htagraph.algorithms.welch import FEWEST
+from htagraph.arrays.welch import FEWEST
 from htagraph.comparison.run_diff import RunDiff, damage_by_side
 from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import QueryError
@@ -48,25 +48,16 @@ Chosen. Pinned by `test_limits.py::test_a_capture_is_suggested_up_to_a_thousand_
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a run; None is no limit. All but `max_step`, in ns, are shares of 1.
+    """Limits of a run; None is no limit. All but `max_step`, in ns, are shares of 1."""
 
-    Parameters
-    ----------
-    max_step : float, optional, unit=ns
-        Mean length of its typical steps.
-    max_exposed, max_idle : float, optional
-        Share of the steps in which devices communicate without computing, or are idle.
-    max_unknown : float, optional
-        Share of the critical path whose wait no recorded dependency explains.
-    fail_above : float, optional
-        Share by which steps may be longer than those of a baseline.
-    """
-
-    max_step: float | None = None
+    max_step: float | None = None  # In ns. Mean length of its typical steps.
+    # max_exposed, max_idle: share of the steps in which devices communicate without computing, or
+    # are idle
     max_exposed: float | None = None
     max_idle: float | None = None
+    # Share of the critical path whose wait no recorded dependency explains
     max_unknown: float | None = None
-    fail_above: float | None = None
+    fail_above: float | None = None  # Share by which steps may be longer than those of a baseline
 
 
 @dataclass(frozen=True)
@@ -141,25 +132,8 @@ def check_run(
 ) -> Check:
     """Check a run against limits, and against a baseline.
 
-    Parameters
-    ----------
-    is_step : bool, default=False
-        Check the window as one step.
-    accept_damage : bool, default=False
-        Check a run, or against a baseline, whose recording is damaged. By default all limits that
-        need it are withheld.
-
-    Raises
-    ------
-    QueryError
-        If there is no limit, or `fail_above` without a baseline.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> run = hg.run_profile(hg.load(hg.demo_trace("none")))
-    >>> check_run(run, Limits(max_step=4e6, max_idle=0.2)).verdict()
-    'Failed: typical step time 4.42 ms, limit 4.00 ms.'
+    `is_step`: check the window as one step. `accept_damage`: check a run, or against a baseline,
+    whose recording is damaged. By default all limits that need it are withheld.
     """
     if limits.fail_above is not None and baseline is None:
         raise QueryError("--fail-above needs a baseline.", hint="give --baseline FILE.")

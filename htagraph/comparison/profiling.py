@@ -5,25 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.comparison.places import code_places, gap_edges
+from htagraph.arrays.codes import gather
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, Part, RunProfile
-from htagraph.comparison.samples import Samples, graph_samples
+from htagraph.comparison.samples import Samples, code_places, gap_edges, graph_samples
 from htagraph.explain.breakdown import split_by_steps
-from htagraph.graph import TraceGraph
 from htagraph.lookup.damage import damage_of
-from htagraph.lookup.device_states import device_states, devices_of, time_by_class
 from htagraph.lookup.done_steps import device_work_began
 from htagraph.lookup.operator_roofs import Limit, operator_roofs
+from htagraph.lookup.queues import device_states, devices_of, time_by_class
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.lookup.work_groups import COMPARED_BY, Groups, named
 from htagraph.model.arrays import F64, I64, Texts
 from htagraph.model.dag import Dag
-from htagraph.model.damage import damage_in_words
-from htagraph.model.step_markers import without_step_number
+from htagraph.model.names import without_step_number
+from htagraph.model.recording import damage_in_words
 from htagraph.model.window import Window
 from htagraph.readers.kineto.header import world_size_of
-from htagraph.readers.rank_paths import name_of
+from htagraph.readers.storage import name_of
+from htagraph.run.graph import TraceGraph
 
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "group": 100, "operator": 150}
 """Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
@@ -61,18 +60,9 @@ def reduced(
 ) -> list[Part]:
     """The longest groups of a part over the steps of each kind; see `_of_kind`.
 
-    Parameters
-    ----------
-    pieces : DataFrame
-        ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``; ``roof_ns`` if known.
-    kind : ndarray of int64
-        The kind of each step.
-    top : int
-        Groups that are kept.
-    over : int, default=1
-        Number of devices that pieces are summed over: parts are their mean.
-    keeps_steps : bool, default=False
-        Keep the time of each step.
+    `pieces`: ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``; ``roof_ns`` if known.
+    `kind`: the kind of each step. `top`: groups that are kept. `over`: number of devices that
+    pieces are summed over: parts are their mean. `keeps_steps`: keep the time of each step.
     """
     of_row = kind[pieces["row"].to_numpy()]
     parts = []

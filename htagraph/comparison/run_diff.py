@@ -1,28 +1,62 @@
-"""RunDiff: what changed from one run to another, per step, beyond noise."""
+"""RunDiff: what changed from one run to another, per step, beyond noise.
+
+The rule that tells a change from noise: Welch's interval at 99%, and at least one percent.
+
+Both runs give the means and standard deviations of their typical steps. A difference is a change if
+it exceeds both what such means differ by in 99 of 100 comparisons without a change
+(`htagraph.arrays.welch`) and `LEAST_CHANGE` of the earlier value. Means, not medians: they add
+up, so the differences of all bounds sum to that of the steps, to the nanosecond. One slow step
+cannot move the mean far: steps far from the median are not typical
+(`htagraph.lookup.steady_steps`), and are named instead.
+
+Where steps come in kinds, a run is a sum: of each kind the mean, as often as it occurs. So are its
+errors; each kind needs two steps in both runs, and no more than its own spread counts.
+
+The first step of a trace starts with an idle device, and is left out if three others remain. Among
+three steps it stays, and what sets it apart is taken to be the same in both runs. The path of the
+last step ends with device work, that of the others with the next launches, so its parts say nothing
+about their spread. If both runs have as many steps, the interval without these ends
+(`ends_apart`) counts if it is narrower; else both ends are part of the spread.
+
+If a change makes something else the bottleneck, parts of steps vary in other ways than before. So a
+part has also changed if all steps of one run lie farther from all of the other than the steps of
+either lie apart (`range_if_apart`).
+
+The rule cannot see how runs differ as a whole: another node, another GPU clock. ``docs/gate.md``
+has measured false alarms, and what to do about them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.welch import Sample
-from htagraph.comparison.causes import ALL_ALIKE, Causes, Tables, causes_of, where_in_words
+from htagraph.arrays.welch import FEWEST, Error, Sample, ends_apart, range_if_apart, welch
+from htagraph.comparison.causes import (
+    ALL_ALIKE,
+    MATTERS,
+    Causes,
+    Tables,
+    causes_of,
+    in_every_step,
+    where_in_words,
+)
 from htagraph.comparison.comparability import (
     Pairs,
+    SharedWork,
     do_the_same_elsewhere,
     matched_kinds,
     other_work,
+    shared_work,
     why_not_comparable,
 )
-from htagraph.comparison.drift import MATTERS, in_every_step
-from htagraph.comparison.noise import noise_ns
 from htagraph.comparison.run_profile import KERNEL_PARTS, OTHER, PATH_PARTS, Kind, RunProfile
-from htagraph.comparison.shared_work import SharedWork, shared_work
 from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.work_groups import ComparedBy
 from htagraph.model.arrays import F64, I64, Bools
@@ -31,6 +65,51 @@ from htagraph.model.labels import name_label
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_duration, human_number, human_percent
 from htagraph.writers.answering import answers
+
+LEAST_CHANGE = 0.01
+"""Share by which a time must differ to count as changed, however small its spread.
+
+Chosen: runs of one program differ as much for reasons that no capture shows. Documented in
+`docs/gate.md`, and pinned by `test_run_diff.py::test_a_run_must_differ_by_one_percent`.
+"""
+
+
+def noise_ns(
+    before: Sequence[Sample],
+    after: Sequence[Sample],
+    *,
+    first: Sequence[bool] = (),
+    last: Sequence[bool] = (),
+    parts: bool = False,
+) -> F64:
+    """The largest difference of means that counts as noise; infinite for too few steps.
+
+    `before`, `after`: times of one or several groups in the steps of each kind, unit=ns. A run is
+    their sum. `first`, `last`: of each kind, whether its first or last step is unlike the others in
+    both runs. `parts`: they are parts of steps, not steps.
+    """
+    least = LEAST_CHANGE * np.sum([one.mean for one in before], axis=0)
+    fewest = min(one.n for one in (*before, *after))
+    if fewest < (FEWEST if len(before) == 1 else 2):
+        return np.full_like(least, np.inf)
+    unlike = zip_longest(range(len(before)), first, last, fillvalue=False)
+    errors = [
+        _error(before[kind], after[kind], first=is_first, last=is_last)
+        for kind, is_first, is_last in unlike
+    ]
+    width = Error.sum(errors).half_width
+    if parts and len(before) == 1:
+        width = np.minimum(width, range_if_apart(before[0], after[0]))
+    return np.asarray(np.maximum(width, least))
+
+
+def _error(before: Sample, after: Sample, *, first: bool, last: bool) -> Error:
+    """The error of the difference of one kind of steps."""
+    error = welch(before, after)
+    if (first or last) and before.n == after.n:
+        return error.or_narrower(ends_apart(before, after, first=first, last=last))
+    return error
+
 
 CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 """The change of a group: beyond noise, within it, or unknown of too few steps."""

@@ -16,7 +16,7 @@ import pandas as pd
 
 from htagraph.errors import GraphError, TraceFormatError
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.content import first_bytes
+from htagraph.readers.byte_stream import first_bytes
 from htagraph.writers.output_file import write_text
 
 OTHER = "(other)"
@@ -54,73 +54,42 @@ _SCHEMA = b'"schema": "htagraph.'
 
 @dataclass(frozen=True)
 class Kind:
-    """Compared steps that do the same work.
+    """Compared steps that do the same work."""
 
-    Parameters
-    ----------
-    n_steps : int
-        Steps of the window that do it, of any length: their weight.
-    n_compared : int
-        Those that are typical, and compared; 1 for a window.
-    has_first, has_last : bool
-        They include the first or the last step of the trace.
-    said : str, default=""
-        Why they are outliers, if they are: of the only step of a kind, what is unusual about it.
-    varies : bool, default=False
-        They do not do the same: no two steps of the run do the same work, and all are compared.
-    """
-
-    n_steps: int
-    n_compared: int
+    n_steps: int  # Steps of the window that do it, of any length: their weight
+    n_compared: int  # Those that are typical, and compared; 1 for a window
+    # has_first, has_last: they include the first or the last step of the trace
     has_first: bool = False
     has_last: bool = False
+    # Why they are outliers, if they are: of the only step of a kind, what is unusual about it
     said: str = ""
+    # They do not do the same: no two steps of the run do the same work, and all are compared
     varies: bool = False
 
 
 @dataclass(frozen=True)
 class Part:
-    """Time of a group in the compared steps of a kind; of a job's ranks the mean, but on its path.
+    """Time of a group in the compared steps of a kind; for a job the mean of ranks, or its path."""
 
-    Parameters
-    ----------
-    part : str
-        ``step``, the whole; ``bound``, ``op`` and ``name``, of the critical path; ``kernel``,
-        ``operator``; ``device``: ``idle``, ``compute``, and exposed ``communication`` and
-        ``memory``.
-    bound : str
-        Bound of the path, empty elsewhere.
-    kind : int
-        Row of the kind of steps.
-    calls : float
-        Events per step; on a path, segments.
-    total_ns : int, unit=ns
-        Of all steps together.
-    std_ns : float, unit=ns
-        Standard deviation from step to step; 0 for one step.
-    first_ns, last_ns, least_ns, most_ns : int, unit=ns
-        In the first and the last step, and in the steps with the least and the most.
-    varies : bool, default=False
-        Some steps call it more often than others.
-    steps_ns : tuple of int, unit=ns
-        In each step, of names on the path of steps that vary.
-    roof_ns : int, default=0, unit=ns
-        Of device work by shape, the least time that the device needs; 0 if unknown.
-    """
-
+    # ``step``, the whole; ``bound``, ``op`` and ``name``, of the critical path; ``kernel``,
+    # ``operator``; ``device``: ``idle``, ``compute``, and exposed ``communication`` and ``memory``
     part: str
-    bound: str
+    bound: str  # Bound of the path, empty elsewhere
     name: str
-    kind: int
-    calls: float
-    total_ns: int
-    std_ns: float
+    kind: int  # Row of the kind of steps
+    calls: float  # Events per step; on a path, segments
+    total_ns: int  # Of all steps together
+    std_ns: float  # Standard deviation from step to step; 0 for one step
+    # first_ns, last_ns, least_ns, most_ns: in the first and the last step, and in the steps with
+    # the least and the most
     first_ns: int
     last_ns: int
     least_ns: int
     most_ns: int
-    varies: bool = field(default=False, kw_only=True)
+    varies: bool = field(default=False, kw_only=True)  # Some steps call it more often than others
+    # In each step, of names on the path of steps that vary
     steps_ns: tuple[int, ...] = field(default=(), kw_only=True)
+    # Of device work by shape, the least time that the device needs; 0 if unknown
     roof_ns: int = field(default=0, kw_only=True)
 
 

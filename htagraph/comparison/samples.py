@@ -3,10 +3,13 @@
 Steps may come in kinds: with gradient accumulation, the optimizer runs in every fourth. Each kind
 has typical steps of its own. A step lasts from when the one before was done until it is done
 (`htagraph.lookup.done_steps`).
+
+Places of untraced code, by names that two runs have in common.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,10 +18,14 @@ import pandas as pd
 
 from htagraph.comparison.run_profile import Kind
 from htagraph.explain.odd_steps import odd_step_reasons
-from htagraph.graph import TraceGraph
+from htagraph.lookup.attribution import gap_places
 from htagraph.lookup.done_steps import DoneSteps, alike_steps, done_steps
+from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steady_steps import steady_steps
-from htagraph.model.arrays import I64, Bools
+from htagraph.model.arrays import I64, Bools, Rows, Texts
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound, EventKind
+from htagraph.run.graph import TraceGraph
 
 _N_ODD = 6
 """Outlier steps that a profile names; the rest are counted.
@@ -28,23 +35,13 @@ Chosen. Pinned by `test_samples.py::test_six_outlier_steps_are_named`.
 
 
 class Samples(NamedTuple):
-    """Stretches of a run that are compared; see `RunProfile`.
+    """Stretches of a run that are compared; see `RunProfile`."""
 
-    Parameters
-    ----------
-    frame : DataFrame
-        ``name``, ``start_ns``, ``dur_ns``; in order of time, without overlap.
-    rows : ndarray of int64
-        Steps of the trace that are compared; empty for a window.
-    kind : ndarray of int64
-        Row in `kinds` of each sample.
-    """
-
-    frame: pd.DataFrame
+    frame: pd.DataFrame  # ``name``, ``start_ns``, ``dur_ns``; in order of time, without overlap
     unit: str
     n_steps: int
-    rows: I64
-    kind: I64
+    rows: I64  # Steps of the trace that are compared; empty for a window
+    kind: I64  # Row in `kinds` of each sample
     kinds: tuple[Kind, ...]
     n_odd: int = 0
     left_out: tuple[str, ...] = ()
@@ -67,14 +64,8 @@ def compared(
 ) -> Samples:
     """The steps to compare, and why others are left out.
 
-    Parameters
-    ----------
-    inside : ndarray of bool
-        Steps in the window; at least one.
-    counted : ndarray of bool
-        Steps that are named if they are left out.
-    reasons : callable
-        What is unusual about each step apart from its length; empty for nothing.
+    `inside`: steps in the window; at least one. `counted`: steps that are named if they are left
+    out. `reasons`: what is unusual about each step apart from its length; empty for nothing.
     """
     found = alike_steps(steps, inside)
     kept, is_first_left_out, lengths_ns = found.kept, found.is_first_left_out, steps.lengths_ns
@@ -120,3 +111,53 @@ def graph_samples(graph: TraceGraph) -> Samples:
         steps, inside, inside, lambda: odd_step_reasons(graph.dag, steady_steps(graph.dag))
     )
     return found._replace(left_out=(*graph.left_out, *found.left_out))
+
+
+_LINE_NUMBER = re.compile(r":\d+(?= in |$)|\(-?\d+\)(?=: )|, after line \d+$")
+"""The same line has another number in another version of a file."""
+
+
+PLACE = re.compile(r"^(after|before|at) (.+)$", re.DOTALL)
+"""Places of untraced code: ``after aten::mm``, or ``after aten::mm, at train.py in main``."""
+
+
+def neighbour_of(name: str) -> str:
+    """What a place of untraced code is next to; any other name stays."""
+    found = PLACE.match(name)
+    return found[2].partition(", at ")[0] if found else name
+
+
+def gap_edges(segments: pd.DataFrame) -> I64:
+    """Edge of each segment in which untraced code ran, -1 for all others."""
+    is_gap = segments["bound"] == Bound.UNTRACED_CODE.label
+    return np.where(is_gap, segments["edge"], -1).astype(np.int64)
+
+
+def code_places(dag: Dag, edge: I64) -> dict[int, str]:
+    """Place of untraced code by its edge: its neighbour, and its code if stacks were recorded."""
+    edge = np.unique(edge[edge >= 0])
+    tail, head = dag.edges.tail[edge], dag.edges.head[edge]
+    place, places = pd.factorize(gap_places(dag, tail, head))
+    code, codes = pd.factorize(_codes(dag, tail, head))
+    which, first = np.unique(place * len(codes) + code, return_inverse=True)
+    texts = [
+        ", ".join(filter(None, [places[one], _LINE_NUMBER.sub("", codes[other])]))
+        for one, other in zip(*divmod(which, max(len(codes), 1)), strict=True)
+    ]
+    named = np.array([*texts, ""], dtype=object)[first]
+    return dict(zip(edge.tolist(), named.tolist(), strict=True))
+
+
+def _codes(dag: Dag, tail: Rows, head: Rows) -> Texts:
+    """The user code that ran longest between two nodes; empty if no stacks were recorded."""
+    found = np.full(len(tail), "", dtype=object)
+    if not len(tail) or not (dag.events.kind == EventKind.PYTHON).any():
+        return found
+    start_ns, end_ns = dag.events.node_ts_ns[tail], dag.events.node_ts_ns[head]
+    lane = dag.events.lane[head >> 1].astype(np.int64)
+    no_op = np.full(len(tail), -1, np.int64)
+    pieces = code_pieces(dag, Stretches(lane, start_ns, end_ns, no_op), {})
+    order = np.argsort(pieces.end_ns - pieces.start_ns, kind="stable")
+    line = pieces.line[order]
+    found[pieces.stretch[order]] = np.where(line == "", "", "at " + line)  # the longest is last
+    return found

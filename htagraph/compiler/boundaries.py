@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.nesting import Nesting
+from htagraph.arrays.codes import gather
+from htagraph.arrays.nesting import Nesting
 from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.events import EventTable
 
@@ -20,22 +20,13 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Boundaries:
-    """Where host events begin and end.
-
-    Parameters
-    ----------
-    node : ndarray of shape (n,), dtype=int32
-        By lane, then in the order of the thread.
-    inside : ndarray of shape (n,), dtype=int32
-        Host event that is innermost from each boundary to the next of its lane, -1 for none.
-    first : ndarray of shape (n_lanes + 1,), dtype=int64
-        Those of a lane are ``first[lane]:first[lane + 1]``.
-    """
+    """Where host events begin and end."""
 
     events: EventTable
-    node: I32
+    node: I32  # By lane, then in the order of the thread
+    # Host event that is innermost from each boundary to the next of its lane, -1 for none
     inside: I32
-    first: I64
+    first: I64  # Of shape (n_lanes + 1,). Those of a lane are ``first[lane]:first[lane + 1]``.
 
     @classmethod
     def of(cls, events: EventTable, nesting: Nesting) -> Boundaries:
@@ -87,9 +78,7 @@ class Boundaries:
     def last(self, lane: npt.NDArray[np.integer], until_ns: I64) -> I64:
         """Position of the last boundary of a lane at or before each time, -1 for none.
 
-        Parameters
-        ----------
-        lane, until_ns : ndarray of shape (k,), dtype=int
+        `lane`, `until_ns` of shape (k,).
         """
         position = np.full(len(lane), -1, dtype=np.int64)
         order = np.argsort(lane, kind="stable")

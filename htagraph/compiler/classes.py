@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from htagraph.algorithms.codes import distinct
+from htagraph.arrays.codes import distinct
 from htagraph.compiler.structure import Structure
 from htagraph.model.arrays import I8
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
@@ -81,10 +81,7 @@ def _first_matching(rules: tuple[ClassRule, ...]) -> Callable[[str], int]:
 def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Classification:
     """Class of each piece of device work and the rule that decided.
 
-    Parameters
-    ----------
-    user_rules : sequence of ClassRule
-        Tried before `BUILT_IN_RULES`.
+    `user_rules`: tried before `BUILT_IN_RULES`.
     """
     events = structure.events
     named_rules = (*user_rules, *BUILT_IN_RULES)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.clocks import follow
-from htagraph.algorithms.intervals import union
+from htagraph.arrays.clocks import follow
+from htagraph.arrays.intervals import union
 from htagraph.compiler.structure import Learnt, Structure, examine
 from htagraph.compiler.syncs import certain_waits
 from htagraph.model.arrays import I64, Bools
@@ -142,17 +142,9 @@ def _moved(events: EventTable, shifts: _Shifts) -> EventTable:
 def on_host_clock(structure: Structure, learnt: Learnt | None = None) -> Structure:
     """Structure with device times moved to the host clock.
 
-    Parameters
-    ----------
-    structure : Structure
-        With device times as recorded.
-    learnt : Learnt, optional
-        The clock is moved as it says, and from there only if these events demand it.
-
-    Returns
-    -------
-    Structure
-        Its calibration says by how much they were moved, and by how much waits still overlap.
+    `structure`: with device times as recorded. `learnt`: the clock is moved as it says, and from
+    there only if these events demand it. Its calibration says by how much they were moved, and by
+    how much waits still overlap.
 
     Examples
     --------

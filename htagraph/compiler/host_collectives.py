@@ -18,8 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from htagraph.algorithms.codes import distinct, is_in
-from htagraph.algorithms.gather import gather
+from htagraph.arrays.codes import distinct, gather, is_in
 from htagraph.compiler.structure import Structure, end_node, examine, once, start_node
 from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.collective_names import (

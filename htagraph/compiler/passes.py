@@ -8,32 +8,25 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from htagraph.algorithms.binding import bind, topological_order
-from htagraph.algorithms.by_head import EdgeColumns, by_head
-from htagraph.compiler.allocator_waits import allocator_wait_edges
+from htagraph.arrays.binding import bind, topological_order
+from htagraph.arrays.by_head import EdgeColumns, by_head
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
-from htagraph.compiler.ended_right_before import ended_right_before, recurring_waits
-from htagraph.compiler.first_work import first_device_work
-from htagraph.compiler.flows import flow_edges, handoff_edges
+from htagraph.compiler.flows import flow_edges, handoff_edges, recorded_flow_edges
 from htagraph.compiler.host_collectives import host_collective_edges, until_resumed
-from htagraph.compiler.host_polls import host_poll_edges
-from htagraph.compiler.launches import launch_edges
-from htagraph.compiler.queues import queue_edges
-from htagraph.compiler.recorded_flows import recorded_flow_edges
-from htagraph.compiler.spans import span_edges
-from htagraph.compiler.stream_waits import stream_wait_edges
-from htagraph.compiler.streams import stream_edges
+from htagraph.compiler.host_polls import allocator_wait_edges, host_poll_edges
+from htagraph.compiler.launches import launch_edges, queue_edges, span_edges, stream_edges
+from htagraph.compiler.right_before import ended_right_before, first_device_work, recurring_waits
 from htagraph.compiler.structure import Learnt, Structure, examine
+from htagraph.compiler.sync_records import stream_wait_edges
 from htagraph.compiler.syncs import sync_edges
 from htagraph.compiler.threads import thread_edges
 from htagraph.compiler.waiting_for_sms import waiting_for_sms
 from htagraph.compiler.worker_calls import worker_call_edges
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag, RejectedEdges
-from htagraph.model.edges import EdgeTable
+from htagraph.model.edges import EdgeTable, Inferred, Support
 from htagraph.model.events import EventTable
-from htagraph.model.inference import Inferred, Support
 from htagraph.model.kinds import among
 from htagraph.model.progress import report_progress
 from htagraph.model.rules import Evidence, Rule
@@ -147,18 +140,10 @@ def compile_events(
 ) -> Dag:
     """Graph of a trace.
 
-    Parameters
-    ----------
-    class_rules : sequence of ClassRule
-        Rules that say what a kernel is, tried before the built-in ones.
-    infer : bool, default=True
-        Whether to add the edges that rest on order and times of events, not on a record.
-    learnt : Learnt, optional
-        By `learnt_from`, if these events are a part of a trace.
-
-    Notes
-    -----
-    ``O(n log n)`` in events and edges; the sorts dominate.
+    ``O(n log n)`` in events and edges; the sorts dominate. `class_rules`: rules that say what a
+    kernel is, tried before the built-in ones. `infer`: whether to add the edges that rest on order
+    and times of events, not on a record. `learnt`: by `learnt_from`, if these events are a part of
+    a trace.
     """
     events = replace(events)  # what is derived from them ends with the structure, if clocks differ
     structure = _reported(on_host_clock)(_reported(examine)(events), learnt)

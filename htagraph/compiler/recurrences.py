@@ -4,6 +4,8 @@ One wait that ends soon after something else may be chance. It is a dependency i
 at that place end soon after something of one sort, and chance would hardly have it so. The chance
 level is counted: the share of random instants of a wait that lie as near behind a thing of that
 sort. That so many waits match is a binomial tail, times the number of pairs of places tried.
+
+How likely it is that so many of so many match by chance.
 """
 
 from __future__ import annotations
@@ -15,12 +17,28 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.chance import log_chance
-from htagraph.algorithms.codes import as_narrow, is_in, n_alike
-from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.arrays.codes import as_narrow, is_in, n_alike
+from htagraph.arrays.matching import group_starts, last_before
 from htagraph.model.arrays import F64, I64, Bools
-from htagraph.model.inference import Support
+from htagraph.model.edges import Support
 from htagraph.model.rules import Rule
+
+
+def log_chance(n_matched: npt.ArrayLike, n_all: npt.ArrayLike, share: npt.ArrayLike) -> F64:
+    """Upper bound of the log of the chance that at least `n_matched` of `n_all` match.
+
+    Chernoff's bound, ``-n * KL(n_matched / n || share)`` (Hoeffding 1963, theorem 1); 0 where no
+    more match than expected. `share` is the chance of a single match.
+    """
+    matched, count = np.asarray(n_matched, dtype=float), np.asarray(n_all, dtype=float)
+    chance = np.clip(np.asarray(share, dtype=float), 1e-12, 1.0)
+    found = matched / np.maximum(count, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hits = np.where(found > 0, found * np.log(found / chance), 0.0)
+        misses = np.where(found < 1, (1 - found) * np.log((1 - found) / (1 - chance)), 0.0)
+    out: F64 = np.where(found > chance, -count * (hits + misses), 0.0)
+    return out
+
 
 _FEWEST = 2
 """Waits of device work at a place that show nothing yet if there are fewer. Two do if they are
@@ -229,17 +247,10 @@ def recurring(
 ) -> tuple[Candidates, tuple[Support, ...]]:
     """Candidates that recur, the nearest of each wait, and what they rest on.
 
-    Parameters
-    ----------
-    sources : tuple of callable and ndarray of shape (n_candidates,), dtype=int64
-        `Sources.only`, which is called if there may be evidence, and the place of the source of
-        each candidate.
-    label : callable
-        A source, or what `Waits.until` names, in words.
-    n_ways : int, default=1
-        How often each source is listed; a pair that is tried in two ways is one.
-    thread : ndarray of shape (n_waits,), dtype=int, optional
-        Thread of each wait, where threads may have a rhythm of their own.
+    `sources` of shape (n_candidates,): `Sources.only`, which is called if there may be evidence,
+    and the place of the source of each candidate. `label`: a source, or what `Waits.until` names,
+    in words. `n_ways`: how often each source is listed; a pair that is tried in two ways is one.
+    `thread` of shape (n_waits,): thread of each wait, where threads may have a rhythm of their own.
     """
     fewest = _FEWEST if thread is None else _FEWEST_OF_THREADS
     pairs = _pairs(waits, found, sources[1], fewest)

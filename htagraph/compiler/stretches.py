@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import distinct
-from htagraph.algorithms.gather import gather
+from htagraph.arrays.codes import distinct, gather
 from htagraph.compiler.boundaries import Boundaries
 from htagraph.compiler.structure import Structure, once
 from htagraph.model.arrays import I32, I64, Bools

@@ -18,10 +18,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import distinct, is_in
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import group_starts, last_before, running_latest
-from htagraph.algorithms.nesting import nest
+from htagraph.arrays.codes import distinct, gather, is_in
+from htagraph.arrays.matching import group_starts, last_before, running_latest
+from htagraph.arrays.nesting import nest
 from htagraph.compiler.boundaries import Boundaries
 from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning, call_meanings
@@ -30,7 +29,7 @@ from htagraph.model.collective_names import HOST_COLLECTIVE
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind, among
-from htagraph.model.step_markers import PROFILER_STEP
+from htagraph.model.names import PROFILER_STEP
 
 Result = TypeVar("Result")
 
@@ -95,50 +94,28 @@ def end_node(events: npt.NDArray[np.integer]) -> I64:
 
 
 class Learnt(NamedTuple):
-    """What a graph learns from all its events, for the graph of a part of them.
-
-    Parameters
-    ----------
-    keys : frozenset of str
-        Of `Support`.
-    """
+    """What a graph learns from all its events, for the graph of a part of them."""
 
     calibration: Calibration
-    keys: frozenset[str]
+    keys: frozenset[str]  # Of `Support`
 
 
 @dataclass(frozen=True)
 class Structure:
-    """A trace, indexed for the passes.
-
-    Parameters
-    ----------
-    host : ndarray of shape (n_host,), dtype=int64
-        Events that are nodes on host threads.
-    boundaries : Boundaries
-        Where the host events begin and end.
-    parent : ndarray of shape (n_events,), dtype=int32
-        Innermost host event that encloses each host event, -1 for none. No API call encloses an
-        operator or annotation that ends after it.
-    launch : ndarray of shape (n_events,), dtype=int32
-        Runtime call that enqueued each device event, -1 for none.
-    queue : ndarray of shape (n_device,), dtype=int64
-        Device events by device, stream, start, end.
-    n_ambiguous_correlations : int
-        Correlation ids that several runtime calls carry; the earliest call is taken as the launch.
-    learnt : Learnt, optional
-        From more events than these.
-    """
+    """A trace, indexed for the passes."""
 
     events: EventTable
-    host: I64
-    boundaries: Boundaries
+    host: I64  # Of shape (n_host,). Events that are nodes on host threads.
+    boundaries: Boundaries  # Where the host events begin and end
+    # Of shape (n_events,). Innermost host event that encloses each host event, -1 for none. No API
+    # call encloses an operator or annotation that ends after it.
     parent: I32
-    launch: I32
-    queue: I64
+    launch: I32  # Of shape (n_events,). Runtime call that enqueued each device event, -1 for none.
+    queue: I64  # Of shape (n_device,). Device events by device, stream, start, end.
     calibration: Calibration
+    # Correlation ids that several runtime calls carry; the earliest call is taken as the launch
     n_ambiguous_correlations: int
-    learnt: Learnt | None = None
+    learnt: Learnt | None = None  # From more events than these
 
     def calibrated(self, calibration: Calibration, learnt: Learnt | None) -> Structure:
         """The same structure with other scales; what was derived from its events is kept."""
@@ -290,14 +267,6 @@ class Structure:
         """Device event that ends last of those enqueued on a stream before a time, -1 for none.
 
         None is on stream -1.
-
-        Parameters
-        ----------
-        queue_id, before_ns : ndarray of shape (n,), dtype=int64
-
-        Returns
-        -------
-        ndarray of shape (n,), dtype=int64
         """
         rows = self.enqueued
         group, time = self.queue_id[rows], self.enqueued_ns
@@ -465,13 +434,7 @@ def _outside_transfers(events: EventTable, parent: I32) -> I32:
 
 
 def examine(events: EventTable) -> Structure:
-    """Structure of a trace, with device times as they are (see `htagraph.compiler.device_clock`).
-
-    Raises
-    ------
-    TraceLimitError
-        If more than `MAX_STREAMS` streams run work.
-    """
+    """Structure of a trace, with device times as they are (see `compiler.device_clock`)."""
     launch, n_ambiguous = _find_launches(events)
     host = np.flatnonzero(events.is_host)
     queue = _sort_device(events)

@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import is_in
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import last_before, match_keys
+from htagraph.arrays.codes import gather, is_in
+from htagraph.arrays.matching import last_before, match_keys
 from htagraph.compiler.structure import Structure, end_node, once, start_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
 from htagraph.errors import TraceLimitError
@@ -44,13 +43,7 @@ def _nearest_end(structure: Structure, call: I64, candidates: I64) -> I64:
     """Candidate that ends last of those that end while each call runs, -1 for none.
 
     Where clocks are known to overlap, one may end later by as much; then the nearest to the call's
-    end is taken.
-
-    Parameters
-    ----------
-    call : ndarray of shape (n,)
-    candidates : ndarray of shape (n, k)
-        Device events, -1 for none.
+    end is taken. `candidates` of shape (n, k): device events, -1 for none.
     """
     events, overlap_ns = structure.events, structure.calibration.clock_overlap_ns
     left = events.end_ns[call][:, None] - events.end_ns[candidates]
@@ -225,10 +218,6 @@ def certain_waits(structure: Structure) -> tuple[I64, I64]:
     """Device work that the thread of a call enqueued, and the call, which returned after it.
 
     Only what is recorded, or follows from what the call means.
-
-    Returns
-    -------
-    work, call : ndarray of shape (n,), dtype=int64
     """
     events, launch = structure.events, structure.launch
     meanings = structure.meanings

@@ -25,17 +25,23 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.chance import log_chance
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import group_starts
+from htagraph.arrays.codes import gather
+from htagraph.arrays.matching import group_starts
 from htagraph.compiler.classes import classify
-from htagraph.compiler.late_starts import LateStarts, late_starts, most_used_streams, running_at
-from htagraph.compiler.places import stream_label, work_label, work_places
+from htagraph.compiler.late_starts import (
+    LateStarts,
+    late_starts,
+    most_used_streams,
+    running_at,
+    stream_label,
+    work_label,
+    work_places,
+)
+from htagraph.compiler.recurrences import log_chance
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.devices import MOST_THREADS_PER_SM
-from htagraph.model.edges import EdgeTable
-from htagraph.model.inference import Inferred, Support
+from htagraph.model.edges import EdgeTable, Inferred, Support
 from htagraph.model.kinds import EventKind, KernelClass, among
 from htagraph.model.rules import Rule
 
@@ -53,21 +59,11 @@ _BY_TIME = (Rule.ENDED_RIGHT_BEFORE, Rule.RECURRING_IN_REPLAYS)
 
 
 class _Meetings(NamedTuple):
-    """Late starts while a kernel of another stream runs that may fill the device.
+    """Late starts while a kernel of another stream runs that may fill the device."""
 
-    Parameters
-    ----------
-    work : ndarray of shape (n,), dtype=int64
-        What starts late.
-    filler : ndarray of shape (n,), dtype=int64
-        The kernel; of several, the one that ends first.
-    left_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        What is left of the kernel's run at the late start.
-    """
-
-    work: I64
-    filler: I64
-    left_ns: I64
+    work: I64  # What starts late
+    filler: I64  # The kernel; of several, the one that ends first
+    left_ns: I64  # What is left of the kernel's run at the late start
 
     def take(self, rows: I64 | Bools) -> _Meetings:
         """Some of them, by positions or a mask."""
@@ -149,11 +145,7 @@ def _fillers(
     """Late starts that waited for room, by the kernel that they meet as it drains.
 
     A start is chance if it falls into the last part of a run no more often than that part is long.
-
-    Parameters
-    ----------
-    look : (int, callable)
-        Which late starts these are, and a kernel's place in words: they tell what is learned.
+    `look`: which late starts these are, and a kernel's place in words: they tell what is learned.
     """
     learnt, (turn, label) = structure.learnt, look
     resolution = structure.resolution_ns

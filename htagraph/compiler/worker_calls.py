@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import as_narrow, is_in
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.arrays.codes import as_narrow, gather, is_in
+from htagraph.arrays.matching import group_starts, last_before
 from htagraph.compiler.boundaries import Boundaries
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.recurrences import (
@@ -45,8 +44,7 @@ from htagraph.compiler.stretches import (
 )
 from htagraph.compiler.structure import Structure
 from htagraph.model.arrays import I32, I64
-from htagraph.model.edges import EdgeTable
-from htagraph.model.inference import Inferred, Support
+from htagraph.model.edges import EdgeTable, Inferred, Support
 from htagraph.model.rules import Rule
 
 _MOST_THREADS = 1_000
@@ -237,12 +235,8 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges from what another thread did to where a thread that waited for it continues.
 
     Where a thread nearly always continues soon after another one, it waited for that one also when
-    it continued late.
-
-    Parameters
-    ----------
-    known : EdgeTable
-        What ends with a SYNC or HIDDEN_SYNC edge, or of a wait for another thread, is explained.
+    it continued late. `known`: what ends with a SYNC or HIDDEN_SYNC edge, or of a wait for another
+    thread, is explained.
     """
     events, host = structure.events, structure.host
     if not len(host) or (events.lane[host] == events.lane[host[0]]).all():

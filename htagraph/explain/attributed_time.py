@@ -19,28 +19,24 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.explain.attributed import Attributed
+from htagraph.arrays.codes import gather
+from htagraph.arrays.passes import compiled
 from htagraph.explain.long_calls import long_calls
-from htagraph.explain.meanwhile import meanwhile
-from htagraph.explain.segment_pieces import Pieces
+from htagraph.explain.segment_pieces import Attributed, Pieces, meanwhile
 from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
-from htagraph.lookup.attribution import around, host_of, innermost, under, under_pattern
-from htagraph.lookup.host_waits import READS, is_matched, long_waits
-from htagraph.lookup.naming import gap_places
-from htagraph.lookup.phases import runs_in_closure
-from htagraph.lookup.plain_traces import is_plain
+from htagraph.lookup.attribution import around, gap_places, host_of, innermost, under, under_pattern
+from htagraph.lookup.programs import is_plain, user_ranges
 from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.queues import READS, is_matched, long_waits
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.lookup.user_ranges import user_ranges
+from htagraph.lookup.work_groups import runs_in_closure
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I64, Bools, Rows
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
-from htagraph.native.passes import compiled
 
 _OPTIMIZER = re.compile(
     r"(?i)^Optimizer\.(step|zero_grad)#|^\W*optim(izer)?([. _-](step|zero_grad))?\W*$"
@@ -404,15 +400,8 @@ def _called(dag: Dag, event: I64) -> dict[str, npt.NDArray[Any]]:
 def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     """Segments of a critical path, each part charged to exactly one cause.
 
-    Parameters
-    ----------
-    segments : DataFrame, schema `frames.SEGMENTS`
-        Of one path, or of several parts of paths one after the other.
-
-    Returns
-    -------
-    DataFrame, schema `frames.ATTRIBUTED_TIME`
-        Tiles the segments, in order; a segment charged to a wait in part has two rows.
+    `segments`: of one path, or of several parts of paths one after the other. Tiles the segments,
+    in order; a segment charged to a wait in part has two rows.
     """
     if not len(segments):
         return ATTRIBUTED_TIME.empty()
@@ -433,18 +422,11 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
 
 
 class Charged(NamedTuple):
-    """Parts of segments with their cause, in any order; together as long as the segments.
-
-    Parameters
-    ----------
-    segment, dur_ns : ndarray of shape (n,), dtype=int64
-    cause : ndarray of shape (n,), dtype=int8
-        Position in `Cause`.
-    """
+    """Parts of segments with their cause, in any order; together as long as the segments."""
 
     segment: I64
     dur_ns: I64
-    cause: I8
+    cause: I8  # Position in `Cause`
 
 
 def charged(dag: Dag, segments: Segments) -> Charged:

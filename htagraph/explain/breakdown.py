@@ -1,20 +1,37 @@
-"""Sums over segments, by group and by step; the parts add up to the whole."""
+"""Sums over segments, by group and by step; the parts add up to the whole.
+
+Time of paths by what they ran: sums over many windows, without a table of their segments.
+
+Windows may overlap, as the stretches before a rank's waits do. All together, they have many times
+the segments of the trace, of which only sums by bound, name and operator are asked for. So each is
+walked back and summed by itself, in the memory of one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.binding import walk_lengths
+from htagraph.arrays.by_head import EdgeColumns
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import not_tiled, sum_by_code
+from htagraph.arrays.passes import compiled
 from htagraph.errors import GraphError, QueryError, one_of
+from htagraph.explain.critical_path import Openings, added_window, path_end
+from htagraph.explain.edge_bounds import BoundRules
+from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.lookup.steps import step_at
-from htagraph.model.arrays import I64, Texts
+from htagraph.model.arrays import I32, I64, Texts
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound
+from htagraph.model.names import without_step_number
 from htagraph.model.schema import Schema, categorical
+from htagraph.model.window import Window
 
 _KEYS = ("bound", "kind", "name", "op", "track", "rule", "step")
 
@@ -33,27 +50,9 @@ def label_sums(
 ) -> dict[str, npt.NDArray[Any]]:
     """Time of segments by label, largest first; ties keep their order. `sum_by` for arrays.
 
-    Parameters
-    ----------
-    parts : iterable of (codes, labels, dur_ns)
-        Some of the segments each, at least one part: the position of each segment's label, all
-        labels, which are the same in all parts, and the length of each segment in ns.
-    by : str
-        Name of the label column.
-    total_ns : int, unit=ns
-        What the parts must add up to.
-
-    Raises
-    ------
-    GraphError
-        If the parts do not add up: a bug in htagraph.
-
-    Examples
-    --------
-    >>> part = np.array([1, 0, 1]), ["a", "b"], np.array([2, 4, 4])
-    >>> sums = label_sums([part], "name", 10)
-    >>> [column.tolist() for column in sums.values()]
-    [['b', 'a'], [6, 4], [0.6, 0.4], [2, 1]]
+    `parts`: some of the segments each, at least one part: the position of each segment's label, all
+    labels, which are the same in all parts, and the length of each segment in ns. `by`: name of the
+    label column. `total_ns`: what the parts must add up to.
     """
     n_segments, dur, first = np.zeros((3, 0), dtype=np.int64)
     n = 0
@@ -89,21 +88,8 @@ def sum_by(
 ) -> pd.DataFrame:
     """Time of segments by one of their columns.
 
-    Parameters
-    ----------
-    segments : DataFrame
-        With ``dur_ns`` and the column `by`.
-    total_ns : int, unit=ns
-        What the parts must add up to.
-    sort : bool, default=True
-        Largest first; else in order of appearance.
-
-    Raises
-    ------
-    QueryError
-        If there is no such column.
-    GraphError
-        If the parts do not add up: a bug in htagraph.
+    `segments`: with ``dur_ns`` and the column `by`. `total_ns`: what the parts must add up to.
+    `sort`: largest first; else in order of appearance.
     """
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
@@ -125,18 +111,9 @@ def sum_by(
 def split_by_steps(begin: I64, dur_ns: I64, steps: pd.DataFrame) -> pd.DataFrame:
     """Segments cut at the boundaries of steps.
 
-    Parameters
-    ----------
-    begin, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Of segments that tile a window.
-    steps : DataFrame, schema `frames.STEPS`
-        An overlapping step ends where the next one starts.
-
-    Returns
-    -------
-    DataFrame
-        Pieces in order of time: ``segment``, the row of its segment; ``row``, that of `steps`, -1
-        outside them; ``step``, its name; ``start_ns`` and ``dur_ns``.
+    `begin`, `dur_ns`: of segments that tile a window. `steps`: an overlapping step ends where the
+    next one starts. Pieces in order of time: ``segment``, the row of its segment; ``row``, that of
+    `steps`, -1 outside them; ``step``, its name; ``start_ns`` and ``dur_ns``.
     """
     step_begin = steps["start_ns"].to_numpy(np.int64)
     bounds = np.append(step_begin, step_begin + steps["dur_ns"].to_numpy(np.int64))
@@ -167,3 +144,153 @@ def split_by_steps(begin: I64, dur_ns: I64, steps: pd.DataFrame) -> pd.DataFrame
 def step_names(steps: pd.DataFrame, rows: npt.NDArray[np.integer], *, outside: str = "") -> Texts:
     """Names of steps by their rows, and `outside` for -1."""
     return gather(steps["name"].to_numpy(object), rows, outside)
+
+
+_COMMUNICATION, _N_BOUNDS = int(Bound.COMMUNICATION), len(Bound)
+_N_SEGMENTS = 1 << 20
+"""Segments of the windows that are summed by one call. A limit of memory, not of the answer."""
+
+
+class PathSums(NamedTuple):
+    """Sums over the segments of paths, window by window, in the order of their first segments."""
+
+    window: I64  # Position of the window
+    cause: I32  # Row of the bound, name and operator that `path_sums` returns
+    event: I32  # Of communication, which is summed by event; else -1
+    start_ns: I64  # When it began in the window
+    dur_ns: I64
+
+    @classmethod
+    def empty(cls, n: int) -> PathSums:
+        """Uninitialised sums."""
+        return cls(*(np.empty(n, dtype=code) for code in ("i8", "i4", "i4", "i8", "i8")))
+
+    def first(self, n: int) -> PathSums:
+        """The first of them, without the room for others."""
+        return PathSums._make(column[:n].copy() for column in self)
+
+
+class _Seen(NamedTuple):
+    """Row of the sums of each bound and name, and of each event, that was last added to."""
+
+    by_name: I64
+    by_event: I64
+
+
+def path_sums(dag: Dag, windows: Sequence[Window]) -> tuple[PathSums, list[tuple[str, str, str]]]:
+    """Time of the paths of some windows by bound, name and operator, and these.
+
+    Names and operators are without the numbers of steps.
+    """
+    edges, times, opening = dag.edges, dag.events.node_ts_ns, Openings(dag)
+    ends = np.array([path_end(dag, one) for one in windows], dtype=np.int64).reshape(-1, 2)
+    since_ns = np.array([one.start_ns for one in windows], dtype=np.int64)
+    length, first = walk_lengths(ends[:, 0].copy(), since_ns, dag.binding, edges.tail, times)
+    asked = np.array(
+        [
+            (one.start_ns, one.end_ns, n_edges, *opening.of(one, node), *end)
+            for one, n_edges, node, end in zip(
+                windows, length.tolist(), first.tolist(), ends.tolist(), strict=True
+            )
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 9)
+    number, names = _names(dag)
+    n_segments = 2 * length + 5
+    rows = np.empty(int(length.max(initial=0)) + 1, dtype=np.int32)
+    found = Segments.empty(int(n_segments.max(initial=0)))
+    columns, rules = EdgeColumns.of(edges.columns), BoundRules.of(dag)
+    parts = [PathSums.empty(0)]
+    for part in np.split(np.arange(len(windows)), _cuts(n_segments)):
+        out = PathSums.empty(int(n_segments[part].sum()))
+        seen = _Seen(
+            np.full(len(Bound) * len(names), -1, dtype=np.int64),
+            np.full(len(dag.events), -1, dtype=np.int64),
+        )
+        walk = (dag.binding, rows)
+        n, torn = _sum(part, asked, walk, columns, rules, found, number, seen, out)
+        if torn >= 0:
+            raise not_tiled("the critical path", windows[torn].start_ns, windows[torn].end_ns)
+        parts.append(out.first(n))
+    sums = PathSums(*map(np.concatenate, zip(*parts, strict=True)))
+    keys, cause = np.unique(sums.cause, return_inverse=True)
+    causes = [(Bound.labels()[key // len(names)], *names[key % len(names)]) for key in keys]
+    return sums._replace(cause=cause.astype(np.int32)), causes
+
+
+def _cuts(n_segments: I64) -> I64:
+    """Where to cut windows into parts of about `_N_SEGMENTS`."""
+    part = np.cumsum(n_segments) // _N_SEGMENTS
+    return np.flatnonzero(np.diff(part)) + 1
+
+
+def _names(dag: Dag) -> tuple[I32, list[tuple[str, str]]]:
+    """Number of the name and operator of each event, then of no event by bound; and these."""
+    n, n_bounds = len(dag.events), len(Bound)
+    every = Segments.empty(n + n_bounds)
+    every.event[:n], every.event[n:], every.edge[:] = np.arange(n), -1, -1
+    every.bound[:n], every.bound[n:] = 0, np.arange(n_bounds)
+    (name, names), (op, ops) = (
+        _without_numbers(coded_texts(dag, every, column)) for column in ("name", "op")
+    )
+    keys, number = np.unique(name.astype(np.int64) * len(ops) + op, return_inverse=True)
+    both = [(names[key // len(ops)], ops[key % len(ops)]) for key in keys.tolist()]
+    return number.astype(np.int32), both
+
+
+def _without_numbers(column: Coded) -> tuple[npt.NDArray[np.integer], Sequence[str]]:
+    texts = np.array([without_step_number(text) for text in column.texts], dtype=object)
+    return Coded(column.codes, texts).distinct
+
+
+@compiled
+def _sum(  # noqa: PLR0917 - compiled
+    part: I64,
+    windows: I64,
+    walk: tuple[I32, I32],
+    edges: EdgeColumns,
+    rules: BoundRules,
+    found: Segments,
+    number: I32,
+    seen: _Seen,
+    out: PathSums,
+) -> tuple[int, int]:
+    """Fill the sums of some windows; return their number, and a window that is not tiled, or -1.
+
+    Of each window: start, end, number of edges, what `Openings` says, and what `path_end` says.
+    """
+    binding, rows = walk
+    n_names, n_events = len(seen.by_name) // _N_BOUNDS, len(seen.by_event)
+    n, torn = 0, -1
+    for window in part:
+        length, node, closing = windows[window, 2], windows[window, 7], windows[window, 8]
+        for position in range(length - 1, -1, -1):
+            rows[position] = binding[node]
+            node = edges.tail[binding[node]]
+        if closing >= 0:
+            rows[length] = closing
+            length += 1
+        n_found, tiles = added_window(0, found, windows[window], (rows, 0, length), edges, rules)
+        if not tiles:
+            torn = window
+        begun = n
+        for segment in range(n_found):
+            event, bound = found.event[segment], found.bound[segment]
+            name = number[event] if event >= 0 else number[n_events + bound]
+            key = bound * n_names + name
+            apart = bound == _COMMUNICATION and event >= 0
+            row = seen.by_event[event] if apart else seen.by_name[key]
+            if row < begun:
+                row = n
+                n += 1
+                if apart:
+                    seen.by_event[event] = row
+                else:
+                    seen.by_name[key] = row
+                out.window[row] = window
+                out.cause[row] = key
+                out.event[row] = event if apart else -1
+                out.start_ns[row] = found.start_ns[segment]
+                out.dur_ns[row] = 0
+            out.dur_ns[row] += found.dur_ns[segment]
+    return n, torn

@@ -1,7 +1,7 @@
 """The critical path of a window, without gap or overlap.
 
 The walk follows binding edges from the end of the window back to its start (see
-`htagraph.algorithms.binding`). Work that began before the window is clipped at its start. Each edge
+`htagraph.arrays.binding`). Work that began before the window is clipped at its start. Each edge
 splits at its lag into a part that could not have been shorter, and a residual; a residual longer
 than usual is an unknown wait, not overhead.
 
@@ -20,10 +20,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.by_head import EdgeColumns
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.tiling import not_tiled
-from htagraph.algorithms.walks import walk_back
+from htagraph.arrays.binding import walk_back
+from htagraph.arrays.by_head import EdgeColumns
+from htagraph.arrays.codes import gather
+from htagraph.arrays.inner import inlined
+from htagraph.arrays.intervals import not_tiled
+from htagraph.arrays.passes import compiled
 from htagraph.explain.edge_bounds import BoundRules, bound_of, explained
 from htagraph.explain.segments import Segments, segment_frame
 from htagraph.model.arrays import I32, I64
@@ -31,8 +33,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
 from htagraph.model.window import Window
-from htagraph.native.inner import inlined
-from htagraph.native.passes import compiled
 
 _AT_ONCE = 1 << 16
 """Edges of a part of a path. Changes only the speed."""
@@ -183,28 +183,14 @@ class Openings:
 def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
     """Segments of the critical path of a window; they tile it.
 
-    Returns
-    -------
-    DataFrame, schema `frames.SEGMENTS`
-        In order of time. ``dur_ns`` adds up to the window, and each row starts where the one before
-        ended.
-
-    Raises
-    ------
-    GraphError
-        If the segments do not tile the window: a bug in htagraph.
+    In order of time. ``dur_ns`` adds up to the window, and each row starts where the one before
+    ended.
     """
     return critical_paths(dag, [window])
 
 
 def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
-    """Segments of the critical paths of several windows, one after the other.
-
-    Raises
-    ------
-    GraphError
-        If the segments of a window do not tile it: a bug in htagraph.
-    """
+    """Segments of the critical paths of several windows, one after the other."""
     return segment_frame(dag, path_segments(dag, windows))
 
 

@@ -24,8 +24,8 @@ from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound
+from htagraph.model.names import step_number
 from htagraph.model.rules import Rule
-from htagraph.model.step_markers import step_number
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
@@ -58,15 +58,7 @@ class DefaultWindow(NamedTuple):
 
 
 def default_window(dag: Dag) -> DefaultWindow:
-    """The default window of a trace.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> found = default_window(hg.load(hg.demo_trace("none")).compile().dag)
-    >>> found.window.name, found.window.dur_ns
-    ('3 steps', 13249940)
-    """
+    """The default window of a trace."""
     rest, said = dag.span, []
     if may_open_long(dag) and (found := _after_opening(dag)) is not None:
         said.append(opening_in_words(found.start_ns - rest.start_ns))
@@ -111,13 +103,7 @@ def opening_in_words(opening_ns: int) -> str:
 
 
 def left_out_in_words(parts: Sequence[str]) -> str:
-    """The sentence on what is left out, and how to see it; empty for nothing.
-
-    Examples
-    --------
-    >>> left_out_in_words(["1 ms before the first step", "step 0", "2 ms after the last step"])
-    'Left out: 1 ms before the first step, step 0 and 2 ms after the last step (-w trace: all).'
-    """
+    """The sentence on what is left out, and how to see it; empty for nothing."""
     if not parts:
         return ""
     *others, last = parts

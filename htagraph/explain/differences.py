@@ -10,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.intervals import sum_by_code, union
+from htagraph.arrays.intervals import sum_by_code, union
 from htagraph.errors import GraphError
-from htagraph.lookup.clipping import Clipped, clipped, device_work
+from htagraph.lookup.windowed import Clipped, clipped, device_work
 from htagraph.lookup.work_groups import COMPARED_BY, ComparedBy, by_shape_of
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.frames import DIFF, PATH_DIFF
 from htagraph.model.kinds import EventKind
+from htagraph.model.names import without_step_number
 from htagraph.model.schema import categorical
-from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
 
 CHANGES = ("added", "removed", "grown", "shrunk", "equal")
@@ -29,15 +29,7 @@ _ARROW = re.compile(r"->|\(anonymous namespace\)::")
 
 
 def short_name(name: str) -> str:
-    """Name of a kernel without its template arguments, parameters and return type.
-
-    Examples
-    --------
-    >>> short_name("void at::native::elementwise_kernel<4, Add<float> >(int, Add<float>)")
-    'at::native::elementwise_kernel'
-    >>> short_name("Memcpy DtoH (Device -> Pinned)")
-    'Memcpy DtoH (Device -> Pinned)'
-    """
+    """Name of a kernel without its template arguments, parameters and return type."""
     if name.startswith(("Mem", "##")) or ("<" not in name and "(" not in name):
         return name
     out, depth = [], 0
@@ -159,20 +151,10 @@ def op_diff(
 ) -> pd.DataFrame:
     """Counts and times of host operators, API calls and annotations, before and after.
 
-    Parameters
-    ----------
-    before_window, after_window : Window, optional
-        Default is the whole trace; take a step of each, as captures differ in length.
-    by : {"name", "shape", "module", "annotation", "phase"}
-        All but names are groups of operators only: by the shapes of their inputs, or by where they
-        ran.
-    short_names : bool, default=False
-        Whether names that differ in template arguments only are one.
-
-    Returns
-    -------
-    DataFrame, schema `frames.DIFF`
-        Largest change of time first. Times are inclusive. ``ProfilerStep#n`` is one name.
+    `before_window`, `after_window`: default is the whole trace; take a step of each, as captures
+    differ in length. `by`: all but names are groups of operators only: by the shapes of their
+    inputs, or by where they ran. `short_names`: whether names that differ in template arguments
+    only are one. Largest change of time first. Times are inclusive. ``ProfilerStep#n`` is one name.
     """
     runs = ((before, before_window or before.span), (after, after_window or after.span))
     if by != "name":
@@ -200,20 +182,11 @@ def kernel_diff(
 ) -> pd.DataFrame:
     """Counts and times of kernels, copies and fills, before and after.
 
-    Parameters
-    ----------
-    before_window, after_window : Window, optional
-        Default is the whole trace; take a step of each, as captures differ in length.
-    by : {"name", "shape", "module", "annotation", "phase"}
-        All but names compare runs whose kernels differ, on other devices or in other precisions:
-        by operator and shapes without types, or by where they were launched.
-    short_names : bool, default=False
-        Whether names that differ in template arguments only are one.
-
-    Returns
-    -------
-    DataFrame, schema `frames.DIFF`
-        Largest change of time first; ``delta_ns`` adds up to the change of device time.
+    `before_window`, `after_window`: default is the whole trace; take a step of each, as captures
+    differ in length. `by`: all but names compare runs whose kernels differ, on other devices or in
+    other precisions: by operator and shapes without types, or by where they were launched.
+    `short_names`: whether names that differ in template arguments only are one. Largest change of
+    time first; ``delta_ns`` adds up to the change of device time.
 
     Examples
     --------
@@ -243,27 +216,7 @@ def kernel_diff(
 def path_diff(before: pd.DataFrame, after: pd.DataFrame, *, delta_ns: int) -> pd.DataFrame:
     """Time that a path gained and lost by group, from its breakdowns.
 
-    Parameters
-    ----------
-    delta_ns : int, unit=ns
-        How much longer the second window is.
-
-    Returns
-    -------
-    DataFrame, schema `frames.PATH_DIFF`, indexed by group
-        The largest change first.
-
-    Raises
-    ------
-    GraphError
-        If the deltas do not add up to that: a bug in htagraph.
-
-    Examples
-    --------
-    >>> groups = ["compute", "host"]
-    >>> before, after = (pd.DataFrame({"dur_ns": ns}, index=groups) for ns in ([6, 4], [3, 4]))
-    >>> path_diff(before, after, delta_ns=-3)["delta_ns"].to_dict()
-    {'compute': -3, 'host': 0}
+    `delta_ns`: how much longer the second window is. The largest change first.
     """
     groups = before.index.union(after.index, sort=False)
     before_ns, after_ns = (

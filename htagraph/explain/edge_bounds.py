@@ -1,4 +1,7 @@
-"""What the time of an edge went to, and up to when its own mechanism explains it."""
+"""What the time of an edge went to, and up to when its own mechanism explains it.
+
+Device work from before the profile: the device works it off while it begins.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.by_head import EdgeColumns
+from htagraph.arrays.by_head import EdgeColumns
+from htagraph.arrays.inner import called, inlined
+from htagraph.arrays.passes import compiled
 from htagraph.lookup.attribution import loads_data
-from htagraph.lookup.carried_over import carried_over
-from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
+from htagraph.lookup.collectives import given_ranges, host_collectives, host_ranges
 from htagraph.model.api_calls import CallMeaning, meanings_by_name
 from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import HOST_KINDS, Bound, EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
-from htagraph.native.inner import called, inlined
-from htagraph.native.passes import compiled
+
+
+def carried_over(dag: Dag) -> Bools:
+    """Whether each event is device work from before the profile.
+
+    It has no recorded launch, and starts before the first work of its device that has one.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> graph = hg.Trace.from_events(hg.synth.timeline('''
+    ...     cpu 1    |[launch >a]
+    ...     stream 7 | [old ]    [k <a    ][odd ]
+    ... ''')).compile()
+    >>> graph.dag.events.names(np.flatnonzero(carried_over(graph.dag))).tolist()
+    ['old']
+    """
+    events = dag.events
+    found = np.zeros(len(events), dtype=bool)
+    linked = np.flatnonzero(events.is_device & (dag.launch >= 0))
+    for device in np.unique(events.device[linked]).tolist():
+        first_ns = events.ts_ns[linked[events.device[linked] == device]].min()
+        found |= (events.device == device) & (events.ts_ns < first_ns)
+    found &= events.is_device & (dag.launch < 0)
+    return found
+
 
 _SPAN, _THREAD, _LAUNCH = int(EdgeKind.SPAN), int(EdgeKind.THREAD), int(EdgeKind.LAUNCH)
 _STREAM, _SYNC, _HIDDEN_SYNC = (
@@ -58,46 +86,31 @@ class BoundRules(NamedTuple):
     """What the bounds of edges follow from, for compiled code.
 
     Only the events of a path are read, so that each of many short windows costs little.
-
-    Parameters
-    ----------
-    node_ts_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
-    kind, name, parent, kernel_class, is_device : ndarray of shape (n_events,)
-        As the tables have them.
-    of_edge, of_event, of_class : ndarray, dtype=int8
-        Bound by `EdgeKind`; of host time, by `EventKind`; of device time, by `KernelClass`.
-    of_call : ndarray of shape (n_symbols,), dtype=int8
-        Bound of the time in a call, by its name.
-    is_host : ndarray of shape (n_kinds,), dtype=bool
-        Whether events of an `EventKind` are host ranges.
-    loads : ndarray of shape (n_symbols,), dtype=bool
-        Names of those that load data; empty if there are none.
-    loading : ndarray of shape (n_events,), dtype=int8
-        Whether an event is in one of these: 1 yes, -1 no, 0 not known yet.
-    meets : ndarray of shape (n_events,), dtype=int8
-        Collectives that the host itself runs: 1, and 2 on a worker thread, else 0. Between a
-        receive and its wait, the caller's own thread may do other work.
-    carried : ndarray of shape (n_events,), dtype=bool
-        Device work from before the profile; empty if there is none.
-    launch_usual_ns, stream_usual_ns : int, unit=ns
-        As `Calibration` has them.
     """
 
-    node_ts_ns: I64
+    node_ts_ns: I64  # Of shape (n_nodes,)
+    # kind, name, parent, kernel_class, is_device: of shape (n_events,). As the tables have them.
     kind: I8
     name: I32
     parent: I32
     kernel_class: I8
     is_device: Bools
+    # of_edge, of_event, of_class: bound by `EdgeKind`; of host time, by `EventKind`; of device
+    # time, by `KernelClass`
     of_edge: I8
     of_event: I8
     of_class: I8
-    of_call: I8
-    is_host: Bools
-    loads: Bools
+    of_call: I8  # Of shape (n_symbols,). Bound of the time in a call, by its name.
+    is_host: Bools  # Of shape (n_kinds,). Whether events of an `EventKind` are host ranges.
+    loads: Bools  # Of shape (n_symbols,). Names of those that load data; empty if there are none.
+    # Of shape (n_events,). Whether an event is in one of these: 1 yes, -1 no, 0 not known yet.
     loading: I8
+    # Of shape (n_events,). Collectives that the host itself runs: 1, and 2 on a worker thread, else
+    # 0. Between a receive and its wait, the caller's own thread may do other work.
     meets: I8
+    # Of shape (n_events,). Device work from before the profile; empty if there is none.
     carried: Bools
+    # launch_usual_ns, stream_usual_ns: as `Calibration` has them
     launch_usual_ns: int
     stream_usual_ns: int
 

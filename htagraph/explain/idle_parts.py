@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import Intervals, gaps, sum_by_code, union
-from htagraph.algorithms.walks import walks_back
+from htagraph.arrays.binding import walks_back
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Intervals, gaps, sum_by_code, union
 from htagraph.errors import GraphError
 from htagraph.explain.edge_bounds import BoundRules, edge_bounds, explained_until
 from htagraph.lookup.attribution import innermost
-from htagraph.lookup.clipping import device_work
 from htagraph.lookup.queues import Queues
+from htagraph.lookup.windowed import device_work
 from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
@@ -68,27 +68,14 @@ _CAUSE_OF_BOUND[Bound.UNKNOWN_WAITS] = IdleCause.UNKNOWN_WAITS
 
 
 class IdleParts(NamedTuple):
-    """Parts that tile idle intervals.
+    """Parts that tile idle intervals."""
 
-    Parameters
-    ----------
-    interval : ndarray of shape (n,), dtype=int32
-        Position of the interval among the gaps.
-    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    cause : ndarray of shape (n,), dtype=int8
-        Codes of `IdleCause`.
-    event : ndarray of shape (n,), dtype=int32
-        Event of the part, -1 for none.
-    lane : ndarray of shape (n,), dtype=int32
-        Host thread of the part, -1 for none.
-    """
-
-    interval: I32
+    interval: I32  # Position of the interval among the gaps
     start_ns: I64
     end_ns: I64
-    cause: I8
-    event: I32
-    lane: I32
+    cause: I8  # Codes of `IdleCause`
+    event: I32  # Event of the part, -1 for none
+    lane: I32  # Host thread of the part, -1 for none
 
     @classmethod
     def joined(cls, blocks: Iterable[IdleParts]) -> IdleParts:
@@ -170,15 +157,7 @@ def _parts_of(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> Idl
 def idle_parts(dag: Dag, window: Window, gap: Intervals, ended_by: I64) -> Iterator[IdleParts]:
     """Parts of idle intervals in order, block by block.
 
-    Parameters
-    ----------
-    ended_by : ndarray of shape (n_gaps,), dtype=int64
-        Work that ends each interval, -1 for none.
-
-    Raises
-    ------
-    GraphError
-        If the parts do not tile the intervals: a bug in htagraph.
+    `ended_by` of shape (n_gaps,): work that ends each interval, -1 for none.
     """
     rules = BoundRules.of(dag)
     for first in range(0, len(ended_by), _AT_ONCE):

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import Cover, union
-from htagraph.algorithms.matching import group_starts
-from htagraph.compiler.queues import FULL_QUEUE
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, union
+from htagraph.arrays.matching import group_starts
+from htagraph.compiler.launches import FULL_QUEUE
 from htagraph.lookup.attribution import innermost
 from htagraph.model.api_calls import OS_CALLS, WAITING_CALLS, call_meanings
 from htagraph.model.arrays import I64, Bools
@@ -41,14 +41,10 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class LongCalls(NamedTuple):
-    """Why API calls that do not block by definition take more than 5 ms.
+    """Why API calls that do not block by definition take more than 5 ms."""
 
-    Parameters
-    ----------
-    is_setup, is_full_queue, is_wait : ndarray of shape (n_events,), dtype=bool
-        At most one is true for a call; none if the reason is unknown.
-    """
-
+    # is_setup, is_full_queue, is_wait: of shape (n_events,). At most one is true for a call; none
+    # if the reason is unknown.
     is_setup: Bools
     is_full_queue: Bools
     is_wait: Bools

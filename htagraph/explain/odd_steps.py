@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.ancestors import sums_under
-from htagraph.algorithms.intervals import distinct, sum_by_code
+from htagraph.arrays.ancestors import sums_under
+from htagraph.arrays.intervals import distinct, sum_by_code
 from htagraph.explain.self_time import time_innermost
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, SteadySteps, StepParts
 from htagraph.model.arrays import I64, Texts
@@ -29,34 +29,20 @@ _UNRECORDED = "untraced code"
 
 
 class _Named(NamedTuple):
-    """Events and time by name, of the names that are there.
-
-    Parameters
-    ----------
-    n_events : ndarray of shape (n,), dtype=int64
-    host_ns, own_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        On the thread of the steps: total, and self time.
-    device_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Device work launched in the step.
-    """
+    """Events and time by name, of the names that are there."""
 
     n_events: I64
+    # host_ns, own_ns: on the thread of the steps: total, and self time
     host_ns: I64
     own_ns: I64
-    device_ns: I64
+    device_ns: I64  # Device work launched in the step
 
 
 class _Tables(NamedTuple):
-    """Names, and counts and times of all steps.
-
-    Parameters
-    ----------
-    place : ndarray of shape (n,), dtype=int64
-        Part and name of each row of `table`, ascending: ``part * len(names) + name``.
-    """
+    """Names, and counts and times of all steps."""
 
     names: Texts
-    place: I64
+    place: I64  # Part and name of each row of `table`, ascending: ``part * len(names) + name``
     table: _Named
 
     def compared(self, step: int, usual: int, n_parts: int) -> tuple[Texts, _Named, _Named]:
@@ -98,11 +84,7 @@ def _named(dag: Dag, parts: StepParts) -> _Tables:
 def _other_work(names: Texts, more: I64) -> str:
     """How the events of a step differ from the median step, as text.
 
-    Parameters
-    ----------
-    names : ndarray of shape (k,), dtype=object
-    more : ndarray of shape (k,), dtype=int64
-        Extra events of each name.
+    `names` of shape (k,). `more` of shape (k,): extra events of each name.
     """
     if not more.any():
         return "other events between the steps"
@@ -119,13 +101,7 @@ def _other_work(names: Texts, more: I64) -> str:
 
 
 def _other_length(dur_ns: int, usual_ns: int) -> str:
-    """How much longer or shorter a step is than the median one.
-
-    Examples
-    --------
-    >>> _other_length(30, 12), _other_length(14, 12), _other_length(6, 12)
-    ('2.5x as long', '17% longer', '50% shorter')
-    """
+    """How much longer or shorter a step is than the median one."""
     ratio = dur_ns / max(usual_ns, 1)
     if ratio >= _TIMES:
         return f"{ratio:.3g}x as long"

@@ -11,8 +11,8 @@ import re
 
 import numpy as np
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.gather import gather
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import around, host_of
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import find_steps, step_at
@@ -67,17 +67,8 @@ _CONVOLVES = re.compile(r"^aten::(cudnn|miopen|_)?_?convolution(_backward|_trans
 def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
     """Number of the topic of each piece of time, -1 for none.
 
-    Parameters
-    ----------
-    event : ndarray of shape (n,), dtype=int
-        What runs; -1 for none.
-    start_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    of_frame : ndarray of shape (n,), dtype=int8
-        Number of the topic of the Python frames in which it runs, -1 for none.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype=int8
+    `event`: what runs; -1 for none. `of_frame`: number of the topic of the Python frames in which
+    it runs, -1 for none.
     """
     found = of_frame.copy()
     host = host_of(dag, event)
@@ -97,10 +88,7 @@ def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
 def about(dag: Dag, topic: Cause) -> Bools:
     """Whether each event is a host range or Python frame of the topic.
 
-    Parameters
-    ----------
-    topic : Cause
-        One of `TOPICS`.
+    `topic`: one of `TOPICS`.
     """
     events = dag.events
     says = Cause.COMPILATION if topic is Cause.RECOMPILATION else topic

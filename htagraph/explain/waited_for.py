@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather, ranges
+from htagraph.arrays.codes import gather, ranges
 from htagraph.explain.critical_path import path_edges, path_end
 from htagraph.explain.segments import Segments, segment_frame
 from htagraph.lookup.attribution import track_codes, track_labels
@@ -318,13 +318,7 @@ def stretches(dag: Dag, window: Window, segments: Segments) -> list[Stretch]:
 
 
 def _cycle(keys: Sequence[int]) -> tuple[int, int]:
-    """Length of the cycle that keys begin with, and how often it is there: 1, 1 for none.
-
-    Examples
-    --------
-    >>> _cycle([1, 2, 1, 2, 1, 2, 3]), _cycle([1, 2, 3]), _cycle([1, 1, 2])
-    ((2, 3), (1, 1), (1, 2))
-    """
+    """Length of the cycle that keys begin with, and how often it is there: 1, 1 for none."""
     best = (1, 1)
     for length in range(1, min(_LONGEST_CYCLE, len(keys) // 2) + 1):
         times = 1
@@ -338,10 +332,7 @@ def _cycle(keys: Sequence[int]) -> tuple[int, int]:
 def event_sentence(dag: Dag, window: Window, at_ns: int | None = None) -> str:
     """What a chain leads to, when that was, and what held it; of a time, what the device did then.
 
-    Parameters
-    ----------
-    at_ns : int, optional, unit=ns
-        Time at which the device was asked about.
+    `at_ns`: time at which the device was asked about.
     """
     node, times = window.anchor, dag.events.node_ts_ns
     event, edge, verb = node >> 1, int(dag.binding[node]), "ended" if node & 1 else "started"
@@ -380,12 +371,7 @@ def started_by(dag: Dag, edges: Sequence[int]) -> dict[int, str]:
 def told(first: str, parts: Sequence[Stretch], segments: pd.DataFrame, start: str) -> list[str]:
     """A chain in sentences: what it leads to, its last stretches, and the sums of what is before.
 
-    Parameters
-    ----------
-    segments : DataFrame, schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`
-        The whole chain, in order of time.
-    start : str
-        What it begins with.
+    `segments`: the whole chain, in order of time. `start`: what it begins with.
     """
     lines = [first, *(one.said for one in parts)]
     reached_ns = min((one.start_ns for one in parts), default=0)

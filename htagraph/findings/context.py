@@ -1,31 +1,46 @@
 """The context of a window: what kind of run it is, as far as the trace shows.
 
 Advice is chosen by it. What a trace does not show stays unknown, and gets no advice.
+
+The facts that rules of advice read, what a rule is, and the advice that it gives.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from htagraph.explain.default_window import step_in_words
 from htagraph.findings.light import Light
+from htagraph.findings.verdict import Evidence
 from htagraph.lookup.attribution import under_pattern
-from htagraph.lookup.clipping import device_work
-from htagraph.lookup.compiled_work import can_capture, compiled_share, is_replayed
-from htagraph.lookup.data_loaders import Loading, find_loading, n_batches
-from htagraph.lookup.host_waits import READS, is_matched
 from htagraph.lookup.memory_frees import FreesWithin, frees_within_operators
-from htagraph.lookup.plain_traces import is_plain, is_pytorch
+from htagraph.lookup.programs import (
+    Loading,
+    can_capture,
+    compiled_share,
+    find_loading,
+    is_plain,
+    is_pytorch,
+    is_replayed,
+    n_batches,
+)
+from htagraph.lookup.queues import READS, is_matched
 from htagraph.lookup.sm_activity import sm_activity
+from htagraph.lookup.windowed import device_work
 from htagraph.model.arrays import Bools
+from htagraph.model.collective_names import operation_of
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.kinds import Bound, Cause, EventKind, KernelClass
+from htagraph.model.labels import name_label
+from htagraph.model.names import step_number
 from htagraph.model.window import Window
-from htagraph.queries.overlap import overlap
+from htagraph.queries.communication import overlap
+from htagraph.replay.changes import Change
 
 Optimizer = Literal["", "single", "foreach", "fused"]
 Precision = Literal["", "full", "low"]
@@ -61,72 +76,34 @@ _FULL = re.compile(r"sgemm|scudnn|[sd]gemv|tf32|f32f32|_f32|[<, ]float[,> ]|[<, 
 
 @dataclass(frozen=True)
 class Context:
-    """Facts of a window; flags say what was recorded or seen.
-
-    Parameters
-    ----------
-    api : {"", "cuda", "hip"}
-        API of most calls, empty for another.
-    compiled_share : float
-        Share of the work from code that torch.compile made.
-    is_replayed : bool
-        Most device time is in captured graphs.
-    trains : bool
-        A backward pass or an optimizer was seen.
-    optimizer : {"", "single", "foreach", "fused"}
-        How parameters are updated, empty if unknown.
-    precision : {"", "full", "low"}
-        Of most compute, by kernel names; empty if they do not tell.
-    loading : str
-        Where a DataLoader spends its time, see `find_loading`.
-    blocking_copy : str
-        Name of the copies that block the host longest, empty for none.
-    blocking_copy_ns : int, unit=ns
-        Mean device time of one of them.
-    is_plain : bool
-        The trace has functions of a program, neither PyTorch nor a device.
-    overlapped_share : float, default=0.0
-        Share of the time of collectives in which the device computes as well.
-    has_small_grids : bool, default=False
-        While kernels compute, most SMs are empty, as there are fewer blocks than SMs.
-    has_others : bool, default=False
-        All ranks of the job are loaded.
-    shares_cores : bool, default=False
-        Other ranks may run on the same machine.
-    can_capture : bool, default=False
-        See `htagraph.lookup.compiled_work.can_capture`.
-    n_batches : int, default=0
-        Batches that the window loads, see `htagraph.lookup.data_loaders.n_batches`.
-    frees : frozenset of FreesWithin
-        Operators in which device memory is freed.
-    compute : Light
-        How far compute is from the roof of the device.
-    """
+    """Facts of a window; flags say what was recorded or seen."""
 
     has_device: bool
-    api: Api
+    api: Api  # API of most calls, empty for another
     has_stacks: bool
-    compiled_share: float
-    is_replayed: bool
-    trains: bool
-    optimizer: Optimizer
-    precision: Precision
-    loading: Loading
+    compiled_share: float  # Share of the work from code that torch.compile made
+    is_replayed: bool  # Most device time is in captured graphs
+    trains: bool  # A backward pass or an optimizer was seen
+    optimizer: Optimizer  # How parameters are updated, empty if unknown
+    precision: Precision  # Of most compute, by kernel names; empty if they do not tell
+    loading: Loading  # Where a DataLoader spends its time, see `find_loading`
     is_data_parallel: bool
     is_sharded: bool
     embeds: bool
-    blocking_copy: str
-    blocking_copy_ns: int
+    blocking_copy: str  # Name of the copies that block the host longest, empty for none
+    blocking_copy_ns: int  # Mean device time of one of them
     is_pytorch: bool
-    is_plain: bool
+    is_plain: bool  # The trace has functions of a program, neither PyTorch nor a device
+    # Share of the time of collectives in which the device computes as well
     overlapped_share: float = 0.0
+    # While kernels compute, most SMs are empty, as there are fewer blocks than SMs
     has_small_grids: bool = False
-    has_others: bool = False
-    shares_cores: bool = False
-    can_capture: bool = False
-    n_batches: int = 0
-    frees: frozenset[FreesWithin] = frozenset()
-    compute: Light = field(default_factory=Light)
+    has_others: bool = False  # All ranks of the job are loaded
+    shares_cores: bool = False  # Other ranks may run on the same machine
+    can_capture: bool = False  # See `htagraph.lookup.programs.can_capture`
+    n_batches: int = 0  # Batches that the window loads, see `htagraph.lookup.programs.n_batches`
+    frees: frozenset[FreesWithin] = frozenset()  # Operators in which device memory is freed
+    compute: Light = field(default_factory=Light)  # How far compute is from the roof of the device
 
     @property
     def is_compiled(self) -> bool:
@@ -187,16 +164,7 @@ class Context:
 
 
 def find_context(dag: Dag, window: Window) -> Context:
-    """Context of a window: device work is the window's, all else the whole trace's.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> graph = hg.load(hg.demo_trace("none")).compile()
-    >>> found = find_context(graph.dag, graph.interval)
-    >>> found.trains, found.optimizer, found.precision, found.loading
-    (True, 'fused', 'full', 'in process')
-    """
+    """Context of a window: device work is the window's, all else the whole trace's."""
     kind = dag.events.kind
     name, copy_ns = _blocking_copies(dag, window)
     return Context(
@@ -295,3 +263,129 @@ def _blocking_copies(dag: Dag, window: Window) -> tuple[str, int]:
     held_ns = np.bincount(which, weights=events.dur_ns[dag.launch[work]])
     most = int(held_ns.argmax())
     return events.symbols.texts[codes[most]], int(events.dur_ns[work[which == most]].mean())
+
+
+LENGTH = 165
+"""Characters of advice at most: two lines of 88 columns, less their indent.
+
+A limit of the screen. Pinned by `test_rules.py::test_advice_fits_into_two_lines`.
+"""
+_OPERATOR = 88
+"""Characters of an operator with its shapes in advice, which has 77 more at most."""
+
+_TELLS_OPERATION = re.compile(r"^(nccl|gloo|mpi|ucc|c10d|_c10d_functional):|^record_param_comms")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The facts that a rule reads: the context of the window, and the contents of one finding."""
+
+    cause: Cause
+    run: Context  # Of a trace with `Context.compute`, if compute is much of the path
+    most: Evidence  # Its largest contributor
+    bound: str  # Bound of most of it
+    around: str = ""  # Operator or annotation around most of it; empty if none
+    unread_stacks: bool = False  # The file has Python stacks that were not read
+    # path_ns, cost_ns, window_ns: time of the path charged to the cause, what the window loses to
+    # it (0 if unknown), and the length of the window
+    path_ns: int = 0
+    cost_ns: int = 0
+    window_ns: int = 0
+
+    @property
+    def n_workers(self) -> int:
+        """Workers that load all data in the time that the window takes without loading."""
+        without_ns = max(self.window_ns - self.cost_ns, 1)
+        return max(-(-self.path_ns // without_ns), 1)
+
+    @property
+    def operator(self) -> str:
+        """The operator to speed up, with its shapes; empty if unknown."""
+        return name_label(self.run.compute.operator, width=_OPERATOR)
+
+    @property
+    def _frees(self) -> tuple[FreesWithin, ...]:
+        """Frees in the operator of its largest contributor, if that frees."""
+        return tuple(one for one in self.run.frees if one.op == self.most.op)
+
+    @property
+    def freeing(self) -> str:
+        """The operator in which its largest contributor is, if memory is freed there."""
+        return name_label(self.most.op) if self._frees else ""
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        """Whether its largest contributor frees because an allocation failed."""
+        return self.calls("Free|Unmap") and any(one.ran_out for one in self._frees)
+
+    @property
+    def when_out_of_memory(self) -> str:
+        """In which steps an allocator was out of memory; empty if no step is known."""
+        steps = {one.step for one in self.run.frees if one.ran_out and one.step}
+        if not steps:
+            return ""
+        first = min(steps, key=lambda step: (step_number(step), step))
+        more = f" and {len(steps) - 1} more" if len(steps) > 1 else ""
+        return f" in {step_in_words(first)}{more}"
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean time of one occurrence of the largest contributor."""
+        return self.most.dur_ns / max(self.most.n_segments, 1)
+
+    @property
+    def is_code(self) -> bool:
+        """Whether most of it is unknown untraced code."""
+        return not self.most.frame and (
+            self.cause is Cause.HOST_CODE or self.most.bound == Bound.UNTRACED_CODE.label
+        )
+
+    @property
+    def is_accompanied(self) -> bool:
+        """Whether another thread ran operators during its largest contributor."""
+        return " while thread " in self.most.label
+
+    @property
+    def operation(self) -> str:
+        """The operation of most communication: a kernel that sends and receives may be several."""
+        around = operation_of(self.around) if _TELLS_OPERATION.search(self.around) else ""
+        alone = operation_of(self.most.name)
+        return around or (alone if alone != "send_recv" else "")
+
+    def reads(self, pattern: re.Pattern[str]) -> bool:
+        """Whether most of it waits for such an operator."""
+        return any(pattern.search(name) for name in (self.most.op, self.most.name))
+
+    def calls(self, pattern: str | re.Pattern[str]) -> bool:
+        """Whether the largest contributor has such a name."""
+        return re.search(pattern, self.most.name) is not None
+
+
+def _always(seen: Seen) -> bool:
+    """Apply always."""
+    del seen
+    return True
+
+
+class Advice(NamedTuple):
+    """What to do about a cause."""
+
+    do: str  # A sentence that begins with a verb, of at most `LENGTH` characters
+    why: str = ""  # A sentence; empty if what to do says it all
+    # What it does to the run, to be replayed; None if no change is just that
+    change: Change | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Something to do, why, when that makes sense, and the change to the run that it is."""
+
+    do: str  # A sentence that begins with a verb; ``{it.n_workers}`` is a fact of `Seen`
+    why: str = ""
+    when: Callable[[Seen], bool] = _always  # By default always
+    change: Callable[[Seen], Change | None] | None = None  # By default none
+
+    def advice(self, seen: Seen) -> Advice:
+        """What it says of a finding."""
+        change = self.change(seen) if self.change is not None else None
+        return Advice(self.do.format(it=seen), self.why, change)

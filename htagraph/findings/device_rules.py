@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from htagraph.findings.seen import Rule, Seen
+from htagraph.findings.context import Rule, Seen
 from htagraph.model.collective_names import HOST_COLLECTIVE, LIBRARIES
 from htagraph.model.kinds import Cause, KernelClass
 from htagraph.replay.changes import Change
 from htagraph.replay.collective_changes import bandwidth
-from htagraph.replay.device_changes import overlap
-from htagraph.replay.event_groups import of_class
+from htagraph.replay.device_changes import allow_tf32, at_roof, overlap
+from htagraph.replay.draft import of_class
 from htagraph.replay.host_changes import graphed
-from htagraph.replay.roof_changes import allow_tf32, at_roof
 
 _SHORT_NS = 3_000
 """Copies and fills that take less cost by their number, not by their bytes.

@@ -2,10 +2,13 @@
 
 The cost of a cause is what the run would be shorter by without it (`htagraph.replay.charges`): a
 share of the path ignores what runs at the same time and is the next bottleneck.
+
+The main range of a finding: the range of the program that most of its time lies in.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
@@ -14,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import distinct
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import distinct
+from htagraph.arrays.intervals import sum_by_code
 from htagraph.findings.advice import (
     CODE_OR_WAIT,
     IF_GONE,
@@ -24,18 +27,67 @@ from htagraph.findings.advice import (
     UNREAD_CODE,
     UNTRACED,
 )
-from htagraph.findings.context import Context
+from htagraph.findings.context import Context, Seen
 from htagraph.findings.light import Light
-from htagraph.findings.main_range import main_range, range_times
 from htagraph.findings.rules import advice_on, recording_advice
-from htagraph.findings.seen import Seen
 from htagraph.findings.verdict import Evidence, Finding, Fix, Verdict, ordered
+from htagraph.lookup.programs import WITHIN
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.labels import distinct_names, name_label
-from htagraph.model.step_markers import without_step_number
+from htagraph.model.names import without_step_number
 from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.replay.candidates import UNRANKED, together
+
+_MOST = 0.5
+"""Part of a finding from which on most of it lies in a range.
+
+Chosen. Pinned with `_EVERYWHERE` by `test_main_range.py`.
+"""
+
+_EVERYWHERE = 0.9
+"""Share of the window from which on a range tells nothing: all runs in it. Chosen."""
+
+_NAMED = (
+    Cause.LATE_RANK,
+    Cause.GPU_SYNCHRONIZATION,
+    Cause.UNRECORDED_WAIT,
+    Cause.SYNCHRONOUS_COPIES,
+    Cause.CPU_WORK,
+    Cause.CPU_OPERATORS,
+    Cause.SMALL_OPERATORS,
+    Cause.HOST_CODE,
+)
+"""Causes of host time that do not say what the program does."""
+
+
+def range_times(attributed_time: pd.DataFrame) -> Mapping[str, int]:
+    """Time in each range, with that of the ranges in it; in ns."""
+    by_nest = attributed_time.groupby("ranges", observed=True)["dur_ns"].sum()
+    times: Counter[str] = Counter()
+    for nest, dur_ns in by_nest.items():
+        for name in set(filter(None, str(nest).split(WITHIN))):
+            times[name] += int(dur_ns)
+    return times
+
+
+def main_range(
+    cause: Cause, part: pd.DataFrame, window_times: Mapping[str, int], window_ns: int
+) -> str:
+    """The smallest range with more than half of a finding's host time; empty for none.
+
+    `part`: the attributed time of the finding. `window_times`: time of the window in each range.
+    """
+    if cause not in _NAMED:
+        return ""
+    times, least_ns = range_times(part), _MOST * part["dur_ns"].sum()
+    found = [
+        (window_times[name], -times[name], name)
+        for name in times
+        if times[name] > least_ns and window_times[name] < _EVERYWHERE * window_ns
+    ]
+    return min(found)[2] if found else ""
+
 
 _N_EVIDENCE = 3
 """Contributors that a finding names. Pinned by `test_findings.py::test_three_names_are_evidence`.

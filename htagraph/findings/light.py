@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from htagraph.lookup.clipping import device_work
-from htagraph.path import CriticalPath
-from htagraph.queries.speed_of_light import speed_of_light
+from htagraph.findings.path import CriticalPath
+from htagraph.lookup.windowed import device_work
+from htagraph.queries.roofline import speed_of_light
 from htagraph.replay.excerpt import LARGE
 
 _WORTH_NAMING = 0.02
@@ -28,24 +28,13 @@ _LIMITS = {
 
 
 class Light(NamedTuple):
-    """The operator that most would be gained by at its roof; or that little is left to gain.
+    """The operator that most would be gained by at its roof; or that little is left to gain."""
 
-    Parameters
-    ----------
-    operator : str
-        With its shapes, as `at_roof` takes it; empty if none is worth naming.
-    roof_share : float
-        Share of the roof that it reaches; without an operator, that all of them reach; 0 if
-        unknown.
-    limit : str
-        The operator's roof, in words.
-    wants_tf32 : bool
-        TF32 for products that run in FP32 would save more, and is not allowed.
-    """
-
-    operator: str = ""
+    operator: str = ""  # With its shapes, as `at_roof` takes it; empty if none is worth naming
+    # Share of the roof that it reaches; without an operator, that all of them reach; 0 if unknown
     roof_share: float = 0.0
-    limit: str = ""
+    limit: str = ""  # The operator's roof, in words
+    # TF32 for products that run in FP32 would save more, and is not allowed
     wants_tf32: bool = False
 
 

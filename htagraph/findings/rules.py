@@ -3,16 +3,282 @@
 The first rule of a cause that applies is its advice; the last has no condition. No rule advises
 what is already done, or what the trace cannot show. What the recording lacks is no advice on a
 cause: it is said once, by `recording_advice`.
+
+What to do about host work, and about a late rank: one rule per row.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from htagraph.findings.context import Advice, Rule, Seen
 from htagraph.findings.device_rules import DEVICE_RULES
-from htagraph.findings.host_rules import HOST_RULES
-from htagraph.findings.seen import Advice, Rule, Seen
 from htagraph.model.kinds import Bound, Cause
+from htagraph.replay.changes import Change
+from htagraph.replay.host_changes import graphed, prefetch
+
+_LONG_CODE_NS = 1_000_000
+"""Untraced code between two operators that takes longer does more than call them.
+
+Chosen, as `_LONG_OP_NS`. Both are pinned by
+`test_rules.py::test_a_threshold_of_advice_is_where_it_is_stated`.
+"""
+_LONG_OP_NS = 5_000_000
+"""A call or operator that takes longer does more than launch."""
+_MOST_WORKERS = 8
+"""Workers that a rank has cores for: if data needs more, it must be cheaper to load.
+
+Chosen. Pinned by `test_rules.py::test_data_that_needs_nine_workers_is_to_be_cheaper`.
+"""
+
+_LOADS = re.compile(r"(?i)(^|[^a-z])load(ing)?([^a-z]|$)")
+_PROFILE_LATER = "schedule(wait=3, warmup=2, active=2, repeat=1)"
+_FEWER = "Use fewer, larger operators"
+
+CHECK_HOST = Advice(
+    "Check this machine: other processes, clocks and heat of its devices, storage, network; or run "
+    "without it."
+)
+"""Advice if all ranks of a host are late."""
+
+_LESS_CODE = Rule("Make it cheaper, run it less often, or move it to another thread or process.")
+_WAIT_OR_CODE = Rule(
+    "Make what the other thread runs cheaper, or start it earlier, if this waits for it; else make "
+    "this code cheaper.",
+    "While this thread ran code or waited, another one ran operators.",
+    lambda it: it.is_code and it.is_accompanied,
+)
+
+
+def _prefetched(workers: int, n_batches: int) -> Change | None:
+    """So many workers load ahead; None if they would load all batches at once."""
+    return prefetch(workers) if workers < n_batches else None
+
+
+def _within_step(it: Seen) -> bool:
+    """Whether the step itself loads its batches."""
+    return it.run.loading == "in process" or (it.run.loading == "" and it.run.is_pytorch)
+
+
+HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
+    Cause.DATA_LOADING: (
+        Rule(
+            "Load batches in workers: DataLoader(num_workers={it.n_workers}, "
+            "persistent_workers=True).",
+            "Batches are loaded in the main process, within the step.",
+            lambda it: _within_step(it) and it.n_workers <= _MOST_WORKERS,
+            lambda it: _prefetched(it.n_workers, it.run.n_batches),
+        ),
+        Rule(
+            "Make loading cheaper: decode and transform less, or store what is computed; workers "
+            "alone would not keep up.",
+            f"More than {_MOST_WORKERS} workers would be needed.",
+            _within_step,
+        ),
+        Rule(
+            "Move this work to the dataset or to collate_fn, which run in the workers.",
+            "Workers load, but the main process works on each batch.",
+            lambda it: it.run.loading == "after workers",
+        ),
+        Rule(
+            "Use fewer and larger tensors in a batch, or smaller types, or pin parts of a batch.",
+            "The thread that pins memory is the bottleneck.",
+            lambda it: it.run.loading == "pinned by a thread",
+        ),
+        Rule(
+            "Add workers (num_workers) while cores are free, make decoding cheaper, or raise "
+            "prefetch_factor if batches differ.",
+            "The main process waits for its workers. If they are idle, the transfer between "
+            "processes is slow: use fewer and larger tensors in a batch.",
+            lambda it: it.run.loading == "by workers" and it.calls("DataLoaderIter"),
+        ),
+        Rule(
+            "Prepare the next batch during the step, in another thread or process.",
+            change=lambda it: _prefetched(1, it.run.n_batches),
+        ),
+    ),
+    Cause.CPU_WORK: (
+        _WAIT_OR_CODE,
+        Rule(
+            _LESS_CODE.do,
+            "Untraced code that takes milliseconds does more than call operators.",
+            lambda it: it.most.bound == Bound.UNTRACED_CODE.label and it.mean_ns > _LONG_CODE_NS,
+        ),
+        Rule(
+            "Move it before the steps, or run it less often.",
+            "A call that takes milliseconds does more than launch (CPU work, set-up, memory).",
+            lambda it: it.most.bound == Bound.HOST.label and it.mean_ns > _LONG_OP_NS,
+        ),
+        Rule(
+            "Use larger or fewer graphs, larger batches, and less Python between graphs.",
+            "Most of the work is captured in graphs, and what is left is between them.",
+            lambda it: it.run.is_replayed,
+        ),
+        Rule(
+            'Find graph breaks and recompilations (TORCH_LOGS="graph_breaks,recompiles"), then use '
+            'mode="reduce-overhead" ({it.run.graph}s).',
+            "Most of the work is compiled, but not captured in graphs.",
+            lambda it: it.run.is_compiled and bool(it.run.graph),
+            lambda _: graphed(),
+        ),
+        Rule(
+            'Find graph breaks and recompilations (TORCH_LOGS="graph_breaks,recompiles"), and run '
+            "less Python between compiled regions.",
+            "Most of the work is compiled.",
+            lambda it: it.run.is_compiled,
+        ),
+        Rule(
+            'Compile the rest: TORCH_LOGS="graph_breaks" says what torch.compile leaves out.',
+            "torch.compile covers only a part of the work.",
+            lambda it: it.run.is_partly_compiled,
+        ),
+        Rule(
+            'Launch less: torch.compile(mode="reduce-overhead") captures each step as a '
+            "{it.run.graph}.",
+            "The device waits for operators that the host launches one by one.",
+            lambda it: bool(it.run.graph) and it.run.is_eager,
+            lambda _: graphed(),
+        ),
+        Rule(
+            "Launch less: capture each step as a {it.run.graph}.",
+            "The device waits for kernels that the host launches one by one.",
+            lambda it: bool(it.run.graph),
+            lambda _: graphed(),
+        ),
+        Rule(
+            f"{_FEWER} (torch.compile, larger batches), and run less Python between them.",
+            when=lambda it: it.run.is_eager,
+        ),
+        Rule("Use fewer, larger kernels, and less code between them."),
+    ),
+    Cause.WAITING_FOR_WORK: (
+        Rule(
+            "Raise the load, or report on one request (-w START:END).",
+            "On a server this is the time between requests.",
+        ),
+    ),
+    Cause.OPTIMIZER: (
+        Rule(
+            "Use fewer and larger parameters, or step every n batches while gradients accumulate.",
+            "The update is fused already.",
+            lambda it: it.run.optimizer == "fused",
+        ),
+        Rule("Update all parameters in one call (fused=True)."),
+    ),
+    Cause.COMPILATION: (
+        Rule(
+            "Compile before the recorded steps, and skip the first when profiling: "
+            f"{_PROFILE_LATER}.",
+            "This happens once.",
+        ),
+    ),
+    Cause.RECOMPILATION: (
+        Rule(
+            'Find what changed (TORCH_LOGS="recompiles"); mark shapes with '
+            "torch._dynamo.mark_dynamic, or pad to a few sizes; pass tensors in place of numbers.",
+            "It was compiled before.",
+        ),
+    ),
+    Cause.AUTOTUNING: (
+        Rule(
+            "Skip the first steps when profiling; if it recurs, pad shapes to a few sizes or set "
+            "torch.backends.cudnn.benchmark=False.",
+            "Kernels are benchmarked once per shape.",
+        ),
+    ),
+    Cause.CHECKPOINTING: (
+        Rule(
+            "Load it before the steps, onto the device that uses it, with mmap=True.",
+            when=lambda it: it.calls(_LOADS),
+        ),
+        Rule("Save asynchronously (torch.distributed.checkpoint.async_save), less often, or less."),
+    ),
+    Cause.GARBAGE_COLLECTION: (
+        Rule(
+            "Call gc.freeze() after set-up, then gc.disable() and gc.collect() every n steps; or "
+            "create fewer reference cycles."
+        ),
+    ),
+    Cause.CPU_OPERATORS: (
+        Rule(
+            "Make the largest function cheaper, or call it less often.",
+            "If a function waits (for a file, a socket, another process), the trace does not say "
+            "for what.",
+            lambda it: it.run.is_plain,
+        ),
+        Rule(
+            "Start with the largest (torch.compile), and pin each rank to its own cores.",
+            "Ranks share the cores of a machine.",
+            lambda it: it.run.shares_cores and it.run.is_eager,
+        ),
+        Rule(
+            "Start with the largest, and pin each rank to its own cores.",
+            "Ranks share the cores of a machine.",
+            lambda it: it.run.shares_cores,
+        ),
+        Rule(
+            "Start with the largest (torch.compile, torch.set_num_threads).",
+            when=lambda it: it.run.is_eager,
+        ),
+        Rule("Start with the largest (torch.set_num_threads)."),
+    ),
+    Cause.SMALL_OPERATORS: (
+        Rule(
+            f"{_FEWER} (torch.compile, larger batches, whole tensors in place of loops).",
+            when=lambda it: it.run.is_eager,
+        ),
+        Rule(f"{_FEWER} (larger batches, whole tensors in place of loops)."),
+    ),
+    Cause.HOST_CODE: (_WAIT_OR_CODE, _LESS_CODE),
+    Cause.PIPELINE: (
+        Rule(
+            "Compare it with its peers: move layers between stages, pack samples into equal "
+            "micro-batches, check the rank."
+        ),
+    ),
+    Cause.LATE_RANK: (
+        Rule(
+            "Compare its Python code there with that of the other ranks.",
+            when=lambda it: it.bound == Bound.UNTRACED_CODE.label,
+        ),
+        Rule(
+            "Check this rank's data: shards, storage, time per batch.",
+            when=lambda it: it.bound == Bound.DATA_LOADING.label,
+        ),
+        Rule(
+            "Compare this operator across ranks: process placement on cores, a slow node, or more "
+            "work.",
+            when=lambda it: it.bound == Bound.HOST.label,
+        ),
+        Rule(
+            "Compare this kernel across ranks: this rank has more work, or a slower device "
+            "(clocks, heat).",
+            when=lambda it: it.bound == Bound.COMPUTE.label,
+        ),
+        Rule(
+            "Check the group it waits in first: the cause may be on a rank without a trace.",
+            when=lambda it: it.bound == Bound.COMMUNICATION.label and not it.run.has_others,
+        ),
+        Rule(
+            "Compare the kernels that fill this rank's device with those of the other ranks.",
+            when=lambda it: it.bound == Bound.WAITING_FOR_SMS.label,
+        ),
+        Rule(
+            "Find what this rank waits for on its own device.",
+            when=lambda it: it.bound == Bound.SYNC.label,
+        ),
+        Rule("Compare what this rank does there with the other ranks."),
+    ),
+    Cause.EXPERT_IMBALANCE: (
+        Rule(
+            "Balance the router (auxiliary loss, capacity), or duplicate the busiest experts.",
+            "job.experts() has the tokens of each rank.",
+        ),
+    ),
+}
+"""By cause: advice is the first rule that applies; the last one always does."""
+
 
 ADVICE: Mapping[Cause, tuple[Rule, ...]] = {**DEVICE_RULES, **HOST_RULES}
 """What to do about each cause: the first rule that applies."""

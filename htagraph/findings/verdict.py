@@ -134,51 +134,25 @@ class Paragraph(NamedTuple):
 
 
 def cause_label(cause: str, rank: int) -> str:
-    """A cause, with its rank if it is a late one.
-
-    Examples
-    --------
-    >>> cause_label("late rank", 2), cause_label("GPU synchronization", 2)
-    ('late rank 2', 'GPU synchronization')
-    """
+    """A cause, with its rank if it is a late one."""
     return f"{cause} {rank}" if cause == Cause.LATE_RANK else cause
 
 
 def percent(time_ns: float, whole_ns: float) -> str:
-    """A share in percent; never 0% for time that is there.
-
-    Examples
-    --------
-    >>> percent(71, 100), percent(0.4, 100), percent(0, 100)
-    ('71%', '<1%', '0%')
-    """
+    """A share in percent; never 0% for time that is there."""
     said = f"{time_ns / max(whole_ns, 1):.0%}"
     return "<1%" if time_ns > 0 and said == "0%" else said
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One contributor to a finding.
+    """One contributor to a finding."""
 
-    Parameters
-    ----------
-    name : str
-        What ran, or the call that waited.
-    op : str
-        Innermost operator or annotation around most of it.
-    frame : str
-        Line or frame of Python code, empty if not recorded.
-    event : int
-        Event of its longest part; -1 for none.
-    label : str
-        The contributor in words.
-    """
-
-    name: str
-    op: str
-    frame: str
-    event: int
-    label: str
+    name: str  # What ran, or the call that waited
+    op: str  # Innermost operator or annotation around most of it
+    frame: str  # Line or frame of Python code, empty if not recorded
+    event: int  # Event of its longest part; -1 for none
+    label: str  # The contributor in words
     dur_ns: int
     bound: str
     n_segments: int
@@ -189,26 +163,13 @@ class Evidence:
 
 
 class Fix(NamedTuple):
-    """What to do about a cause, and what exactly that would save if it can be replayed.
+    """What to do about a cause, and what exactly that would save if it can be replayed."""
 
-    Parameters
-    ----------
-    do : str
-        What to do: a sentence that begins with a verb.
-    why : str
-        What in the run speaks for it; may be empty.
-    change : Change, optional
-        The change that this is; None if it cannot be replayed.
-    saves_ns : int or None, unit=ns
-        What the change saves; None if that was not replayed.
-    low_ns, high_ns : int, unit=ns
-        The same by other readings of what the trace leaves open.
-    """
-
-    do: str
-    why: str = ""
-    change: Change | None = None
-    saves_ns: int | None = None
+    do: str  # What to do: a sentence that begins with a verb
+    why: str = ""  # What in the run speaks for it; may be empty
+    change: Change | None = None  # The change that this is; None if it cannot be replayed
+    saves_ns: int | None = None  # What the change saves; None if that was not replayed
+    # low_ns, high_ns: the same by other readings of what the trace leaves open
     low_ns: int = 0
     high_ns: int = 0
 
@@ -220,55 +181,37 @@ class Fix(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Finding:
-    """A cause of a critical path, with what it costs.
+    """A cause of a critical path, with what it costs."""
 
-    Parameters
-    ----------
-    cause, title : str
-        Label of the `Cause` for programs, and its title for people.
-    cost_ns : int or None, unit=ns
-        What the run would be shorter by without it, on all threads, streams and ranks; None if the
-        run was not replayed.
-    path_ns : int, unit=ns
-        Time of the critical path attributed to it: all findings and what is `Verdict.apart` add up
-        to the window.
-    window_ns : int, unit=ns
-    longest_ns, longest_start_ns : int, unit=ns
-        Length and start of the longest segment.
-    n_steps : int
-        Number of steps with attributed time; `first_step` and `last_step` are empty for none.
-    parts : tuple of (str, int)
-        Bounds of the attributed time, with their time in ns; largest first.
-    evidence : tuple of Evidence
-        Largest contributors.
-    ranks : tuple of (int, int), default=()
-        Of a job: ranks of the attributed time, with their part in ns; largest first.
-    detail : str
-        Further facts: how often a late rank was last, how much longer a rank's kernels take, how
-        much of the communication is hidden.
-    if_gone : str
-        The condition of the run without it, if that is not "without it".
-    to_record : str
-        What the recording lacks to say what it is made of, and the setting; empty for nothing.
-    """
-
+    # cause, title: label of the `Cause` for programs, and its title for people
     cause: str
     title: str
+    # What the run would be shorter by without it, on all threads, streams and ranks; None if the
+    # run was not replayed
     cost_ns: int | None
+    # Time of the critical path attributed to it: all findings and what is `Verdict.apart` add up to
+    # the window
     path_ns: int
     window_ns: int
     n_segments: int
+    # longest_ns, longest_start_ns: length and start of the longest segment
     longest_ns: int
     longest_start_ns: int
+    # Number of steps with attributed time; `first_step` and `last_step` are empty for none
     n_steps: int
     first_step: str
     last_step: str
+    # Bounds of the attributed time, with their time in ns; largest first
     parts: tuple[tuple[str, int], ...]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[Evidence, ...]  # Largest contributors
     fix: Fix
+    # Of a job: ranks of the attributed time, with their part in ns; largest first
     ranks: tuple[tuple[int, int], ...] = ()
+    # Further facts: how often a late rank was last, how much longer a rank's kernels take, how much
+    # of the communication is hidden
     detail: str = ""
-    if_gone: str = ""
+    if_gone: str = ""  # The condition of the run without it, if that is not "without it"
+    # What the recording lacks to say what it is made of, and the setting; empty for nothing
     to_record: str = ""
 
     def __repr__(self) -> str:
@@ -386,18 +329,10 @@ class Card(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two causes that run side by side: neither helps alone.
+    """Two causes that run side by side: neither helps alone."""
 
-    Parameters
-    ----------
-    findings : (Finding, Finding)
-        The one that costs more by itself is first.
-    together_ns : int, unit=ns
-        What the run would be shorter by without both.
-    """
-
-    findings: tuple[Finding, Finding]
-    together_ns: int
+    findings: tuple[Finding, Finding]  # The one that costs more by itself is first
+    together_ns: int  # What the run would be shorter by without both
 
 
 @dataclass(frozen=True, repr=False)

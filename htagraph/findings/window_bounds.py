@@ -1,8 +1,13 @@
-"""What limits a window of one rank."""
+"""What limits a window of one rank.
+
+Whether captured graphs are bound by their launches or by their work, in one sentence.
+
+Whether a trace shows too little of a run to be judged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from shlex import quote
@@ -10,19 +15,12 @@ from shlex import quote
 import numpy as np
 import pandas as pd
 
-from htagraph.explain.replay_time import replay_time
+from htagraph.explain.self_time import ReplayTime, replay_time
 from htagraph.findings.context import Context, find_context
-from htagraph.findings.findings import (
-    Told,
-    advice_off_path,
-    charged,
-    costs_by_cause,
-    roof_in_words,
-)
+from htagraph.findings.findings import Told, advice_off_path, charged, costs_by_cause, roof_in_words
 from htagraph.findings.light import light_on
-from htagraph.findings.replays import replays_in_words
+from htagraph.findings.path import CriticalPath
 from htagraph.findings.side_by_side import completed
-from htagraph.findings.too_little import before_the_device, too_little
 from htagraph.findings.verdict import Verdict, no_verdict
 from htagraph.lookup.damage import (
     LOST_LIMIT,
@@ -32,11 +30,99 @@ from htagraph.lookup.damage import (
     lost_share,
 )
 from htagraph.lookup.find_window import WHOLE
-from htagraph.model.damage import Damage, damage_in_words
-from htagraph.model.kinds import Cause
+from htagraph.model.kinds import Bound, Cause
+from htagraph.model.recording import Damage, DamageKind, damage_in_words
+from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.path import CriticalPath
 from htagraph.queries.quality import UNKNOWN_LIMIT
+
+_COSTS = 0.05
+"""Share of the window above which lost time is named.
+
+Chosen. Pinned by `test_replays.py::test_lost_time_is_named_from_a_twentieth_on`.
+"""
+
+_MOST = 0.5
+"""More than this share is most of the window. Pinned by the same test."""
+
+_MEANING = {
+    "launch": "Launch-bound: the host launches the next graph too late.",
+    "graph": "Graph-bound: time is lost inside the replays, in gaps between short nodes.",
+    "kernels": "Graph-bound: most time is spent inside the replays, in the kernels themselves.",
+    "": "Neither late launches nor the graphs are the main cost.",
+}
+
+
+def replay_bound(found: ReplayTime) -> str:
+    """What limits captured graphs: late launches, gaps between nodes, the kernels, or neither."""
+    lost_ns = max(found.late_ns, found.gap_ns)
+    if lost_ns > _COSTS * found.window_ns:
+        return "launch" if found.late_ns >= found.gap_ns else "graph"
+    return "kernels" if found.inside_ns > _MOST * found.window_ns else ""
+
+
+def replays_in_words(found: ReplayTime) -> str:
+    """What limits captured graphs, with the times that show it; empty without replays."""
+    if not found.n_replays or not found.window_ns:
+        return ""
+    gap = found.gap_ns / max(found.inside_ns, 1)
+    idle, late = found.idle_ns / found.window_ns, found.late_ns / found.window_ns
+    return (
+        f"{_MEANING[replay_bound(found)]} Replays of captured graphs ({found.n_replays:,}) take "
+        f"{found.inside_ns / found.window_ns:.1%} of the window: the device is busy for "
+        f"{1 - gap:.1%} of that and idle between nodes for {gap:.1%}. Between replays it is idle "
+        f"for {idle:.1%} of the window, for {late:.1%} before the host calls the next launch."
+    )
+
+
+_FEW_EVENTS = 100
+"""Below this number of events on all threads, a trace is not the profile of a step. Chosen: a step
+of a small model has several hundred. Pinned with `_LEAST_SHARE` by `test_too_little.py`.
+"""
+
+_LEAST_SHARE = 0.01
+"""Share of the path in operators, functions, ranges and calls below which nothing is known of it.
+
+Chosen: of what else there is, not even the neighbours are known.
+"""
+
+
+def too_little(attributed_time: pd.DataFrame, n_events: int, *, has_device: bool) -> str:
+    """Why a path cannot be judged, and what to capture; empty if it can.
+
+    It cannot if there is no device work, hardly an event in the whole trace, and nothing recorded
+    on the path.
+    """
+    if has_device or n_events >= _FEW_EVENTS or not len(attributed_time):
+        return ""
+    time = attributed_time
+    between = time["bound"].isin([Bound.UNTRACED_CODE.label, Bound.WAITING_FOR_WORK.label])
+    known = ~between | (time["frame"] != "") | (time["ranges"] != "")
+    whole_ns, known_ns = int(time["dur_ns"].sum()), int(time.loc[known, "dur_ns"].sum())
+    if known_ns >= _LEAST_SHARE * whole_ns:
+        return ""
+    return (
+        f"{human_count(n_events, 'event')}, no device work, and "
+        f"{human_duration(known_ns)} of {human_duration(whole_ns)} in operators, calls or ranges "
+        "of the program. Capture whole steps: profile around the training loop, with "
+        "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA), and "
+        "with_stack=True for Python code."
+    )
+
+
+def before_the_device(damage: Iterable[Damage], *, has_device: bool, uses_device: bool) -> str:
+    """Why a cut file without device work cannot be judged, and what to do; empty if it can.
+
+    It cannot if the process used a device: a profiler writes device work last.
+    """
+    is_cut = any(one.kind == DamageKind.CUT_FILE for one in damage)
+    if has_device or not uses_device or not is_cut:
+        return ""
+    return (
+        "the file is cut off and ends before the device begins, so what the device did is unknown. "
+        "Copy the whole file, or capture again, and wait until it is written."
+    )
+
 
 _MIN_SHARE = 0.1
 """Smallest part of a window that is worth a report, and least share of compute that is looked into.
@@ -52,23 +138,8 @@ def find_bounds(
 ) -> Verdict:
     """Verdict on a window: the causes of its critical path, largest cost first.
 
-    Parameters
-    ----------
-    costs : DataFrame, schema `answers.OPPORTUNITIES`, optional
-        What each cause costs; by default that is replayed.
-
-    Returns
-    -------
-    Verdict
-        Withheld if unknown waits are too much of the path, or too little was recorded, or too
-        much lost.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> path = hg.load(hg.demo_trace("dataloader")).compile().critical_path()
-    >>> find_bounds(path).findings[0].cause
-    'data loading'
+    `costs`: what each cause costs; by default that is replayed. Withheld if unknown waits are too
+    much of the path, or too little was recorded, or too much lost.
     """
     damage = damage_of(path.dag, path.window)
     is_lost = lost_share(damage, path.window) > LOST_LIMIT

@@ -1,20 +1,60 @@
-"""Bandwidth of collectives: size, time of the transfer, and what limits it."""
+"""Bandwidth of collectives: size, time of the transfer, and what limits it.
+
+Latency and bandwidth of transfers by sizes and times: t = alpha + size / beta (Hockney 1994).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.transfer_times import TransferFit, fit_transfers
-from htagraph.lookup.collective_sizes import bus_factors
+from htagraph.lookup.collectives import bus_factors
 from htagraph.model.arrays import F64, I64
 from htagraph.model.job_answers import BANDWIDTHS
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_size
+
+_FEWEST_SIZES = 3
+"""Distinct sizes that a line needs: two always fit."""
+_LEAST_RANGE = 4
+"""Largest by smallest size from which a slope can be told from noise. Chosen."""
+
+
+class TransferFit(NamedTuple):
+    """Latency and bandwidth, and how far times are from them."""
+
+    alpha_ns: float  # Time of a transfer of nothing
+    ns_per_byte: float
+    error: float  # Median of the deviations, as a share of the fitted time
+
+    def time_ns(self, n_bytes: npt.ArrayLike) -> F64:
+        """Fitted time of transfers."""
+        return self.alpha_ns + self.ns_per_byte * np.asarray(n_bytes, dtype=np.float64)
+
+
+def fit_transfers(n_bytes: I64, time_ns: I64) -> TransferFit | None:
+    """The line through the shortest times of each size; None if sizes are too few or too similar.
+
+    Relative errors count: a large transfer must not outweigh the latency of small ones.
+    """
+    sizes, code = np.unique(n_bytes, return_inverse=True)
+    if len(sizes) < _FEWEST_SIZES or sizes[-1] < _LEAST_RANGE * max(int(sizes[0]), 1):
+        return None
+    least = np.full(len(sizes), np.iinfo(np.int64).max)
+    np.minimum.at(least, code.reshape(-1), time_ns)
+    weight = 1 / np.maximum(least, 1)
+    lines = np.stack([np.ones(len(sizes)), sizes.astype(np.float64)], axis=1)
+    (alpha, slope), *_ = np.linalg.lstsq(lines * weight[:, None], least * weight, rcond=None)
+    if slope <= 0 or alpha < 0:
+        return None
+    fit = TransferFit(float(alpha), float(slope), 0.0)
+    return fit._replace(error=float(np.median(np.abs(least - fit.time_ns(sizes)) * weight)))
+
 
 BandwidthKey = Literal["size", "collective"]
 
@@ -50,24 +90,13 @@ def measure_bandwidths(
 ) -> pd.DataFrame:
     """Bandwidth of matched collectives by operation, group and size, or of each.
 
-    Parameters
-    ----------
-    tables : mapping of int to DataFrame
-        The collectives of each rank, schema `answers.COLLECTIVES`.
-    by : {"size", "collective"}
-
-    Returns
-    -------
-    DataFrame, schema `job_answers.BANDWIDTHS`
-        Most time first. Collectives whose size was not recorded have durations only.
-
-    Notes
-    -----
     The rank that arrives last does not wait: the shortest duration of all ranks is the transfer,
     the rest of the others' durations is waiting for that rank. This needs no clocks. Bandwidth is
     size by transfer (algbw), times the share of the size that each link carries (busbw), as NCCL's
     tests define them. If a rank was not recorded, it may be the last, and a transfer that is slower
-    than the others is no congestion.
+    than the others is no congestion. `tables`: the collectives of each rank, schema
+    `answers.COLLECTIVES`. Most time first. Collectives whose size was not recorded have durations
+    only.
     """
     each = _each(matched, tables)
     if each.empty:
@@ -186,10 +215,7 @@ def _limits(rows: pd.DataFrame, size: F64) -> I64:
 def slowest_in_words(bandwidths: pd.DataFrame) -> str:
     """The size whose transfers take longest, its bandwidth and what limits it; empty if unknown.
 
-    Parameters
-    ----------
-    bandwidths : DataFrame, schema `job_answers.BANDWIDTHS`
-        By size.
+    `bandwidths`: by size.
     """
     moving_ns = bandwidths["transfer_ns"] * bandwidths["n_collectives"]
     if not len(moving_ns):

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import (
+from htagraph.arrays.clocks import (
     ONE_HOST_NS,
     Clock,
     ClockFit,
@@ -26,10 +26,9 @@ from htagraph.algorithms.clocks import (
     shared_clock,
     to_common,
 )
-from htagraph.job.library_matching import ends_together
 from htagraph.job.rank_segments import RankEnds
-from htagraph.model.arrays import I64
-from htagraph.model.frozen import brief
+from htagraph.job.recorded_groups import ends_together
+from htagraph.model.arrays import I64, brief
 from htagraph.model.job_answers import CLOCKS
 
 _ONE_CAPTURE_NS = 1_000_000_000
@@ -48,23 +47,14 @@ _FITTED = ("arrived_ns", "end_ns", "waits", "is_awaited")
 @brief
 @dataclass(frozen=True)
 class Clocks:
-    """The clock of every rank against the reference rank.
+    """The clock of every rank against the reference rank."""
 
-    Parameters
-    ----------
-    fits : mapping of int to ClockFit
-        By rank, ascending: against the rank's parent, in common time.
-    parents : mapping of int to int
-        The rank that each was fitted to; -1 for the reference and for unconnected ranks.
-    bounds : mapping of int to (int, int)
-        Least and most that may still have to be added to each clock, against the reference.
-    shared : mapping of int to int, default={}
-        The first of those that read the same clock, of ranks that are not alone.
-    """
-
-    fits: Mapping[int, ClockFit]
+    fits: Mapping[int, ClockFit]  # By rank, ascending: against the rank's parent, in common time
+    # The rank that each was fitted to; -1 for the reference and for unconnected ranks
     parents: Mapping[int, int]
+    # Least and most that may still have to be added to each clock, against the reference
     bounds: Mapping[int, tuple[int, int]]
+    # The first of those that read the same clock, of ranks that are not alone
     shared: Mapping[int, int] = field(default_factory=dict)
 
     def clock(self, rank: int) -> Clock:
@@ -230,18 +220,9 @@ def fit_clocks(
     """Fit the clocks of all ranks; the reference is the one that waited least.
 
     Common time is what the reference shows, moved to what the lowest rank of its component shows.
-
     Host ranges of one host share a clock, unless their collectives forbid it. Devices have clocks
-    of their own.
-
-    Parameters
-    ----------
-    matched : DataFrame
-        `Matching.members`.
-    hosts : mapping of int to str, optional
-        Empty where not recorded.
-    lost_ns : mapping of int to int, unit=ns, optional
-        What has to be added to times of ranks that lost their host, if they are on that of others.
+    of their own. `matched`: `Matching.members`. `hosts`: empty where not recorded. `lost_ns`: what
+    has to be added to times of ranks that lost their host, if they are on that of others.
     """
     lost_ns = lost_ns or {}
     full = matched[matched["waits"] | matched["is_awaited"]]

@@ -15,22 +15,22 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import ONE_HOST_NS
+from htagraph.arrays.clocks import ONE_HOST_NS
 from htagraph.job.clocks import Clocks
 from htagraph.job.evidence import matched_by_evidence
 from htagraph.job.kept_steps import StepStart
-from htagraph.job.library_matching import (
+from htagraph.job.rank_segments import RankEnds
+from htagraph.job.recorded_groups import (
     INFERRED_RULES,
     contradicted,
     in_kernel_order,
     is_inferred,
 )
-from htagraph.job.rank_segments import RankEnds
 from htagraph.model.arrays import I64, Bools
-from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, TO_ROOT
+from htagraph.model.collective_names import FROM_ROOT, POINT_TO_POINT, TO_ROOT
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.schema import labelled
-from htagraph.queries.collectives import HOST_RANGE
+from htagraph.queries.communication import HOST_RANGE
 
 _RULES = ("sequence number", "order", "evidence", *INFERRED_RULES)
 _NEVER = np.iinfo(np.int64).min
@@ -59,24 +59,16 @@ Measured on NCCL: 132 us for all-gathers of 70 us and more. Pinned by
 
 @dataclass(frozen=True)
 class Matching:
-    """The collectives of a job, matched.
+    """The collectives of a job, matched."""
 
-    Parameters
-    ----------
-    members : DataFrame
-        Columns of `answers.COLLECTIVES`, and ``rank``, ``arrived_ns`` (when others stopped waiting
-        for it, on the rank's clock), ``is_on_host``, ``match``, ``matched_by``, ``is_partial``,
-        ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and
-        point-to-point operations; at least two members each.
-    takers : DataFrame
-        Columns ``communicator`` and ``rank``: who takes part in what, matched or not.
-    unmatched : tuple of str
-        Which collectives could not be matched, and why, in sentences.
-    """
-
+    # Columns of `answers.COLLECTIVES`, and ``rank``, ``arrived_ns`` (when others stopped waiting
+    # for it, on the rank's clock), ``is_on_host``, ``match``, ``matched_by``, ``is_partial``,
+    # ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and point-to-point
+    # operations; at least two members each.
     members: pd.DataFrame
+    # Columns ``communicator`` and ``rank``: who takes part in what, matched or not
     takers: pd.DataFrame
-    unmatched: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()  # Which collectives could not be matched, and why, in sentences
 
 
 def _with_arrivals(table: pd.DataFrame, rank: int) -> pd.DataFrame:
@@ -228,14 +220,8 @@ def match_collectives(
 ) -> Matching:
     """Match the collectives of all ranks, schema `answers.COLLECTIVES`.
 
-    Parameters
-    ----------
-    hosts : mapping of int to str, optional
-        Empty where not recorded.
-    starts : mapping of int to sequence of StepStart, optional
-        Where the steps of each rank begin.
-    lost_ns : mapping of int to int, unit=ns, optional
-        What has to be added to times of ranks that lost their host, if they are on that of others.
+    `hosts`: empty where not recorded. `starts`: where the steps of each rank begin. `lost_ns`: what
+    has to be added to times of ranks that lost their host, if they are on that of others.
     """
     hosts = hosts or {}
     table = _stacked(tables, starts or {})
@@ -407,25 +393,13 @@ def measure_waits(
 
     The wait ends when the last member that it needs has started. The rest moves data, as fast as
     size and network allow (latency plus size over bandwidth: Hockney 1994), however early other
-    ranks arrive.
-
-    A rank that was not being recorded counts as one whose trace is missing: how late it came is
-    communication. One that was, and lacks the collective, may have been last. Then the last member
-    is blamed only if the collective ended as soon after it as others of its kind do.
-
-    Parameters
-    ----------
-    matched, takers : DataFrame
-        Of `Matching`, of aligned ranks.
-    ends : mapping of int to RankEnds
-        Of the whole traces.
-
-    Returns
-    -------
-    DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
-        ``wait_ns + transfer_ns`` is the duration of the kernel. Waits within the error of the
-        clocks (``wait_ns <= error_ns``) and partial collectives blame no rank. If the clocks leave
-        open who was last, the wait is sure but ``is_certain`` is False.
+    ranks arrive. A rank that was not being recorded counts as one whose trace is missing: how late
+    it came is communication. One that was, and lacks the collective, may have been last. Then the
+    last member is blamed only if the collective ended as soon after it as others of its kind do.
+    `matched`, `takers`: of `Matching`, of aligned ranks. `ends`: of the whole traces. ``wait_ns +
+    transfer_ns`` is the duration of the kernel. Waits within the error of the clocks (``wait_ns <=
+    error_ns``) and partial collectives blame no rank. If the clocks leave open who was last, the
+    wait is sure but ``is_certain`` is False.
     """
     if not len(matched):
         return MATCHED_COLLECTIVES.empty()

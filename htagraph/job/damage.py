@@ -16,12 +16,12 @@ from htagraph.job.ranks import RankSummary
 from htagraph.job.timeline import Timeline, apart_in_words
 from htagraph.job.windows import listed
 from htagraph.model.arrays import I64
-from htagraph.model.damage import Damage, DamageKind, damage_in_words
 from htagraph.model.labels import printable
+from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
-from htagraph.queries.collectives import HOST_RANGE
-from htagraph.queries.damage import damage_frame
-from htagraph.readers.rank_paths import name_of
+from htagraph.queries.communication import HOST_RANGE
+from htagraph.queries.quality import damage_frame
+from htagraph.readers.storage import name_of
 
 _CLOCKS_APART_NS = 1_000_000
 """Clocks of processes of one host that are further apart are not one.
@@ -70,12 +70,7 @@ def find_damage(
 ) -> list[RankDamage]:
     """All damage of a job: of ranks on their clocks, of the job in common time.
 
-    Parameters
-    ----------
-    failed : mapping of str to str
-        Files that could not be used, and why.
-    missing : sequence of int
-        Ranks that were not loaded.
+    `failed`: files that could not be used, and why. `missing`: ranks that were not loaded.
     """
     summaries = timeline.graphs.summaries
     cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))

@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.clocks import Clock
+from htagraph.arrays.clocks import Clock
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.default_window import LATER, rest_after_opening
-from htagraph.graph import TraceGraph
 from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
+from htagraph.run.graph import TraceGraph
 
 
 @dataclass(frozen=True)

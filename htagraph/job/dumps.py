@@ -14,7 +14,7 @@ from htagraph.errors import TraceFormatError
 from htagraph.job.hangs import Group, Hang, groups_of, hangs_of, ranks_in_words
 from htagraph.model.frames import HANGS, LAST_COLLECTIVES
 from htagraph.model.units import human_count, human_duration, human_time
-from htagraph.readers.flight_recorder.reader import Dump, Entry, find_dumps, read_dump
+from htagraph.readers.flight_recorder import Dump, Entry, find_dumps, read_dump
 from htagraph.writers.answering import answers
 
 _LIBRARY = (

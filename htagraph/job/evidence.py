@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import ONE_HOST_NS, Clock, fit_clock
-from htagraph.algorithms.sequence_matching import Timed, align, likely_offsets
+from htagraph.arrays.clocks import ONE_HOST_NS, Clock, fit_clock
+from htagraph.arrays.sequences import Timed, align, likely_offsets
 from htagraph.job.clocks import fit_clocks
 from htagraph.model.arrays import I64, Bools
 
@@ -104,17 +104,11 @@ def matched_by_evidence(
 ) -> tuple[I64, Bools]:
     """Place of each row in the order of its communicator, -1 for none; and what is in doubt.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Collectives of communicators whose ranks differ, by communicator and rank, in order of
-        launch. Columns ``symbol``, ``size`` and ``step`` are numbers, ``usual`` the place of a row
-        among those of ranks that do not differ, else -1; ``waits`` and ``is_awaited`` as in
-        `Matching.members`.
-    certain : DataFrame
-        Members of collectives that are matched for certain.
-    lost_ns : mapping of int to int, unit=ns
-        What has to be added to times of ranks that lost their host, if they are on that of others.
+    `table`: collectives of communicators whose ranks differ, by communicator and rank, in order of
+    launch. Columns ``symbol``, ``size`` and ``step`` are numbers, ``usual`` the place of a row
+    among those of ranks that do not differ, else -1; ``waits`` and ``is_awaited`` as in
+    `Matching.members`. `certain`: members of collectives that are matched for certain. `lost_ns`:
+    what has to be added to times of ranks that lost their host, if they are on that of others.
     """
     placing = _Placing(table, certain, hosts, lost_ns)
     return placing.places(), placing.is_doubtful

@@ -31,9 +31,9 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
+from htagraph.arrays.memory import keeps_memory
 from htagraph.errors import NO_THREAD, QueryError, shortage
 from htagraph.model.progress import counted, report_progress
-from htagraph.native.memory import keeps_memory
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""
@@ -75,15 +75,7 @@ class WorkerDiedError(RuntimeError):
 
 
 def failure_in_words(exc: BaseException) -> str:
-    """Why a rank has no answer, in one line: exceptions of workers and of Dask take several.
-
-    Examples
-    --------
-    >>> failure_in_words(ValueError("one is odd")), failure_in_words(KeyError())
-    ('one is odd', 'KeyError')
-    >>> failure_in_words(MemoryError())
-    'its worker ran out of memory: give it more, or run fewer workers on one machine.'
-    """
+    """Why a rank has no answer, in one line: exceptions of workers and of Dask take several."""
     if isinstance(exc, MemoryError):
         why = f" ({exc})" if str(exc) else ""
         more = "give it more, or run fewer workers on one machine."
@@ -193,14 +185,8 @@ class Workers:
     """Runs the work on the ranks of one job, from its loading to its last question.
 
     Without an executor of the user's, these are processes of this machine, or none for a small job.
-    Processes start with the first work and end with the last job that uses them.
-
-    Parameters
-    ----------
-    n_tasks : int, default=1
-        Tasks at a time: more processes would be idle.
-    n_bytes : int, unit=bytes, default=0
-        Size of the job's files.
+    Processes start with the first work and end with the last job that uses them. `n_tasks`: tasks
+    at a time: more processes would be idle. `n_bytes`: size of the job's files.
     """
 
     def __init__(
@@ -231,17 +217,8 @@ class Workers:
         Tasks are handed out one by one, so a slow worker delays only its own. What a broken
         executor of the user's lost runs again in processes of this machine. A task whose worker
         died may have lacked memory next to others, or (with Dask) only have been queued there: it
-        runs once more, alone, unless all of them died.
-
-        Parameters
-        ----------
-        named : callable, optional
-            Name of a task, for the progress line.
-
-        Raises
-        ------
-        QueryError
-            If a task cannot be pickled.
+        runs once more, alone, unless all of them died. `named`: name of a task, for the progress
+        line.
         """
         pool = self._pool(len(tasks))
         try:

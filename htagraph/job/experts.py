@@ -20,7 +20,7 @@ import pandas as pd
 
 from htagraph.model.arrays import F64
 from htagraph.model.job_answers import EXPERTS
-from htagraph.replay.token_surplus import TokenSurplus
+from htagraph.replay.changes import TokenSurplus
 
 _EXPLAINED = 0.5
 """Part of the spread of work times that tokens must explain: less may be chance.
@@ -31,22 +31,15 @@ Chosen. Pinned by `test_experts.py::test_a_rank_that_is_slow_with_equal_tokens_i
 
 @dataclass(frozen=True)
 class ExpertWork:
-    """The work between dispatch and combine, of each rank in each expert layer.
+    """The work between dispatch and combine, of each rank in each expert layer."""
 
-    Parameters
-    ----------
-    rows : DataFrame
-        By layer, then by rank. Columns ``layer`` (the number of the pair within its step), ``step``
-        (number of its name), ``pair``, ``rank``, ``group``, ``dispatch`` and ``combine`` (their
-        matches), ``start_ns`` and ``end_ns`` of the work on the rank's clock, ``n_received``,
-        ``counts_rows``, ``load`` (over the mean of the ranks), ``dispatch_bytes`` and
-        ``combine_bytes`` (sent), ``surplus_ns`` (what tokens beyond the mean take; negative below).
-
-    ns_per_token : float, default=0.0
-        How much longer one more takes; 0 if tokens do not explain how long ranks work.
-    """
-
+    # By layer, then by rank. Columns ``layer`` (the number of the pair within its step), ``step``
+    # (number of its name), ``pair``, ``rank``, ``group``, ``dispatch`` and ``combine`` (their
+    # matches), ``start_ns`` and ``end_ns`` of the work on the rank's clock, ``n_received``,
+    # ``counts_rows``, ``load`` (over the mean of the ranks), ``dispatch_bytes`` and
+    # ``combine_bytes`` (sent), ``surplus_ns`` (what tokens beyond the mean take; negative below).
     rows: pd.DataFrame
+    # How much longer one more takes; 0 if tokens do not explain how long ranks work
     ns_per_token: float = 0.0
 
     @property
@@ -83,14 +76,8 @@ class ExpertWork:
     ) -> pd.DataFrame:
         """The answer `job_answers.EXPERTS`.
 
-        Parameters
-        ----------
-        collectives : DataFrame
-            `job_answers.MATCHED_COLLECTIVES`.
-        steps : mapping of int to str
-            Names of the steps.
-        capacity : float
-            Tokens that a rank takes at most, over the mean.
+        `collectives`: `job_answers.MATCHED_COLLECTIVES`. `steps`: names of the steps. `capacity`:
+        tokens that a rank takes at most, over the mean.
         """
         rows, pair = self.rows, self.rows["pair"]
         n = rows["n_received"].to_numpy(np.float64)
@@ -146,14 +133,8 @@ def find_expert_work(
 ) -> ExpertWork:
     """Pair the all-to-alls of a job that dispatch tokens to experts with those that combine them.
 
-    Parameters
-    ----------
-    members : DataFrame
-        `Matching.members`.
-    exchanges : mapping of int to DataFrame
-        By rank, `exchanges_of`.
-    embeds : bool
-        The job looks up embeddings: its all-to-alls are those of embeddings.
+    `members`: `Matching.members`. `exchanges`: by rank, `exchanges_of`. `embeds`: the job looks up
+    embeddings: its all-to-alls are those of embeddings.
     """
     known = pd.concat([one.assign(rank=np.int64(rank)) for rank, one in exchanges.items()])
     if embeds or known.empty:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from htagraph.readers.flight_recorder.reader import Dump, Entry
+from htagraph.readers.flight_recorder import Dump, Entry
 
 _LONG_NS = 60 * 10**9
 """A wait as long is no delay of a slow rank: chosen, longer than a checkpoint usually takes. Pinned
@@ -119,13 +119,7 @@ class Hang:
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
-    """Ranks in a line, runs of three or more as ranges.
-
-    Examples
-    --------
-    >>> ranks_in_words([0, 1, 2, 3, 7, 9])
-    '0-3, 7, 9'
-    """
+    """Ranks in a line, runs of three or more as ranges."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and runs[-1][-1] == rank - 1:

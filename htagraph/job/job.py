@@ -14,12 +14,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
+from htagraph.arrays.clocks import Clock
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.explain.default_window import SAID_FROM, ends_in_words, is_long, opening_in_words
 from htagraph.findings.context import Context
 from htagraph.findings.verdict import Verdict
-from htagraph.graph import TraceGraph
 from htagraph.job.bandwidths import BandwidthKey
 from htagraph.job.collectives import step_names
 from htagraph.job.damage import (
@@ -76,12 +75,13 @@ from htagraph.model.job_answers import (
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Quantity
 from htagraph.model.units import human_count, human_duration
-from htagraph.questions import QUESTIONS, Questions, check_options, unknown_question
+from htagraph.queries.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
+from htagraph.replay.changes import Balance
 from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
-from htagraph.replay.token_surplus import Balance
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import table_html
 
@@ -725,13 +725,7 @@ class Job(Questions):
         return found if part is None else by_part(found, part.reindex(found["rank"]))
 
     def _part_of(self, question: str, by: PartKey) -> pd.Series[str] | None:
-        """The part that each rank is of, empty if unknown; none if each rank is one.
-
-        Raises
-        ------
-        QueryError
-            If there are no such parts.
-        """
+        """The part that each rank is of, empty if unknown; none if each rank is one."""
         if by not in ("rank", "host", *AXES):
             hint = f"by is one of rank, host, {', '.join(AXES)}."
             raise QueryError(f"{question}: no part of a job is called {by!r}.", hint=hint)

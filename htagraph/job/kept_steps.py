@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.graph import TraceGraph
-from htagraph.lookup.readiness import Readiness
+from htagraph.lookup.collectives import Readiness
 from htagraph.model.answers import QUALITY
 from htagraph.model.arrays import I64
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
-from htagraph.queries.collectives import launch_times
+from htagraph.queries.communication import launch_times
+from htagraph.run.graph import TraceGraph
 
 MOST_COLLECTIVES = 4_000_000
 """Collectives of all ranks that a job keeps: about 4.4 GB.
@@ -47,16 +47,10 @@ class StepStart(NamedTuple):
 
 @dataclass(frozen=True)
 class LastSteps:
-    """A window of every rank: from a step to the end of the trace.
-
-    Parameters
-    ----------
-    instance : int
-        Which step of the name, from the end: -1 is the last.
-    """
+    """A window of every rank: from a step to the end of the trace."""
 
     name: str
-    instance: int = -1
+    instance: int = -1  # Which step of the name, from the end: -1 is the last
 
     def __str__(self) -> str:
         """Name of the window."""
@@ -134,14 +128,7 @@ def step_starts(graph: TraceGraph, kernels: I64) -> tuple[StepStart, ...]:
 
 
 def first_within(starts: Sequence[StepStart], n_all: int, most: int) -> int:
-    """Place from which on steps have at most so many collectives; that of the last step at least.
-
-    Examples
-    --------
-    >>> starts = [StepStart("a", 0, 2), StepStart("b", 10, 12), StepStart("c", 20, 22)]
-    >>> [first_within(starts, 32, most) for most in (32, 20, 10, 5)]
-    [0, 1, 2, 2]
-    """
+    """Place from which steps have at most so many collectives; the last step's at least."""
     fits = (place for place, one in enumerate(starts) if n_all - one.collective <= most)
     return next(fits, len(starts) - 1)
 

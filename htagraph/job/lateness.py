@@ -12,6 +12,8 @@ synchronization, with causes by bound, name and operator instead of call paths.
     runner-up   ...together]--load-------compute---[collective: waits     ]
     late           ...together]--load-----------------------compute----[collective]
                                     excess: load
+
+Machines: hosts whose ranks are late together, in whatever group they meet others.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.explain.path_sums import PathSums
+from htagraph.explain.breakdown import PathSums
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.arrays import I64, Texts
-from htagraph.model.collective_operations import POINT_TO_POINT
+from htagraph.model.collective_names import POINT_TO_POINT
 from htagraph.model.kinds import Cause
+from htagraph.model.units import human_count
 
 _EVER = np.iinfo(np.int64).min
 
@@ -45,18 +48,12 @@ class RankTimes(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What ranks did in rank segments.
+    """What ranks did in rank segments."""
 
-    Parameters
-    ----------
-    table : DataFrame
-        Columns ``rank``, ``rank_segment``, ``cause`` (a row of `causes`), ``event`` (only of
-        communication, else -1), ``start_ns`` (when it began there), ``dur_ns``.
-    causes : list of tuple of str
-        Values of `CAUSE_KEY`, ascending: numbers are compared as their texts are.
-    """
-
+    # Columns ``rank``, ``rank_segment``, ``cause`` (a row of `causes`), ``event`` (only of
+    # communication, else -1), ``start_ns`` (when it began there), ``dur_ns``
     table: pd.DataFrame
+    # Values of `CAUSE_KEY`, ascending: numbers are compared as their texts are
     causes: list[CauseName]
 
     @classmethod
@@ -110,24 +107,14 @@ def late_arrivals(
 
     Ranks of one stage do the same work, ranks of different stages do not. So of all that waited,
     the last of the late rank's own stage is the runner-up; if there is none, no rank is blamed.
-
-    Parameters
-    ----------
-    stages : mapping of int to int, optional
-        Stage of each rank in a pipeline, -1 if unknown.
-    late_hosts : mapping of int to str, optional
-        Ranks of hosts that are late, and their host: they are compared with other hosts.
-
-    Returns
-    -------
-    DataFrame
-        By rank, then by time. Columns ``match``; ``rank`` and ``collective`` of the last one;
-        ``runner_up``, the rank before it; ``shared``, the last matched collective that both had
-        left, -1 for none; ``came_ns`` and ``lead_ns``, when the last one arrived and how long the
-        runner-up had waited; ``longest_wait_ns``, ``wait_ns`` of all others, counted once;
-        ``is_certain``, whether the clocks tell who was last; and ``is_blamed``: not if they do not,
-        nor in a point-to-point transfer, where a receiver waits for the sender by design, nor if
-        only other stages waited.
+    `stages`: stage of each rank in a pipeline, -1 if unknown. `late_hosts`: ranks of hosts that are
+    late, and their host: they are compared with other hosts. By rank, then by time. Columns
+    ``match``; ``rank`` and ``collective`` of the last one; ``runner_up``, the rank before it;
+    ``shared``, the last matched collective that both had left, -1 for none; ``came_ns`` and
+    ``lead_ns``, when the last one arrived and how long the runner-up had waited;
+    ``longest_wait_ns``, ``wait_ns`` of all others, counted once; ``is_certain``, whether the clocks
+    tell who was last; and ``is_blamed``: not if they do not, nor in a point-to-point transfer,
+    where a receiver waits for the sender by design, nor if only other stages waited.
     """
     waiting = collectives[
         (collectives["wait_ns"] > 0) & (collectives["overrun_ns"] == 0) & ~collectives["is_partial"]
@@ -195,15 +182,8 @@ def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
 def excess_times(late: pd.DataFrame, times: Mapping[int, RankTimes]) -> pd.DataFrame:
     """What took each late rank longer than the runner-up; it adds up to its lead at most.
 
-    Parameters
-    ----------
-    times : mapping of int to RankTimes
-        By rank, of the rank segments of `compare_late_arrivals`.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``arrival`` (row of `late`), `CAUSE_KEY`, ``late_ns``.
+    `times`: by rank, of the rank segments of `compare_late_arrivals`. Columns ``arrival`` (row of
+    `late`), `CAUSE_KEY`, ``late_ns``.
     """
     found = Times.of(times)
     # Rank segments come in pairs: of the late rank, which counts, and of the runner-up, which does
@@ -249,11 +229,8 @@ def blame_late_ranks(
 ) -> pd.DataFrame:
     """Charge to lateness what made ranks late, and cut pieces where that begins and ends.
 
-    Parameters
-    ----------
-    attributed_time : DataFrame
-        Columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at least; tiles the
-        path.
+    `attributed_time`: columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at
+    least; tiles the path.
     """
     if not len(attributed_time):
         return attributed_time
@@ -320,3 +297,85 @@ def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.Da
         arrival[mine] = np.where(cuts[mine] < came[before], late, -1)
     cut = attributed_time.iloc[source].reset_index(drop=True)
     return cut.assign(start_ns=cuts, dur_ns=np.diff(np.append(cuts, end_ns))), arrival
+
+
+_OFTEN = 0.5
+"""Part of the waiting in a rank's collectives with other hosts that is for all of its host. Chosen.
+
+Pinned by `test_machines.py::test_a_host_is_late_if_half_of_the_waiting_is_for_it`.
+"""
+
+_MOST = 0.75
+"""Part of a host's ranks of which that holds, for the host to be late. Chosen.
+
+Pinned by `test_machines.py::test_a_host_is_late_if_most_of_its_ranks_are`.
+"""
+
+
+def late_hosts(
+    collectives: pd.DataFrame, hosts: Mapping[int, str], stages: Mapping[int, int]
+) -> dict[int, str]:
+    """The ranks of hosts that are late, and their host.
+
+    A host is late in a collective if all its members there come after all others, beyond the error
+    of the clocks. Collectives of several stages do not count: stages differ by design.
+    `collectives`: `job_answers.MATCHED_COLLECTIVES`. `hosts`, `stages`: host of each rank, empty if
+    unknown, and stage, -1 if unknown.
+    """
+    if len(set(filter(None, hosts.values()))) < 2 or "" in hosts.values():
+        return {}
+    met = collectives[~collectives["is_partial"] & ~collectives["operation"].isin(POINT_TO_POINT)]
+    met = met.assign(host=met["rank"].map(hosts), stage=met["rank"].map(stages))
+    several = met.groupby("match")[["host", "stage"]].transform("nunique")
+    met = met[(several["host"] > 1) & (several["stage"] == 1)]
+    if met.empty:
+        return {}
+    met = met.assign(
+        is_of_last=met["host"] == _last_host(met),
+        since_ns=met["arrived_ns"] - met["arrived_ns"].min(),
+        waited_ns=_waited_between(collectives, met),
+    )
+    own, others = (
+        met["since_ns"].where(chosen).groupby(met["match"])
+        for chosen in (met["is_of_last"], ~met["is_of_last"])
+    )
+    of_match = met.groupby("match")[["wait_ns", "error_ns"]].transform("max")
+    # A host that waited longer than the others for somebody else is late because of that.
+    own_wait, other_wait = (
+        met["waited_ns"].where(chosen).groupby(met["match"])
+        for chosen in (met["is_of_last"], ~met["is_of_last"])
+    )
+    more_ns = (own_wait.transform("max") - other_wait.transform("min")).clip(lower=0)
+    is_apart = own.transform("min") - others.transform("max") - more_ns > of_match["error_ns"]
+    waited = of_match["wait_ns"].groupby(met["rank"]).sum()
+    for_it = of_match["wait_ns"].where(met["is_of_last"] & is_apart, 0).groupby(met["rank"]).sum()
+    is_late = ((for_it >= _OFTEN * waited) & (for_it > 0)).reindex([*hosts], fill_value=False)
+    by_host = is_late.groupby(pd.Series(hosts))
+    found = by_host.mean()[(by_host.mean() >= _MOST) & (by_host.size() > 1)]
+    return {rank: host for rank, host in hosts.items() if host in set(found.index)}
+
+
+def _waited_between(collectives: pd.DataFrame, met: pd.DataFrame) -> pd.Series[int]:
+    """What the rank of each member waited since the one before, wherever it waited."""
+    every = collectives.assign(once_ns=waits_counted_once(collectives))
+    every = every.sort_values(["rank", "arrived_ns"], kind="stable")
+    own_ns = every["once_ns"]
+    before = (own_ns.groupby(every["rank"]).cumsum() - own_ns).reindex(met.index)
+    in_order = met.sort_values(["rank", "arrived_ns"], kind="stable").index
+    ordered = before.loc[in_order]
+    last = ordered.groupby(met["rank"].loc[in_order]).shift(fill_value=0)
+    found: pd.Series[int] = (ordered - last).reindex(met.index)
+    return found
+
+
+def _last_host(met: pd.DataFrame) -> pd.Series[str]:
+    """The host of the rank that came last, for each member."""
+    last = met.sort_values("arrived_ns", kind="stable").groupby("match")["host"].last()
+    return met["match"].map(last)
+
+
+def host_in_words(host: str, ranks: list[int]) -> str:
+    """Title of the finding on a late host."""
+    is_row = ranks == list(range(ranks[0], ranks[-1] + 1))
+    which = f"ranks {ranks[0]} to {ranks[-1]}" if is_row else human_count(len(ranks), "rank")
+    return f"Host {host} ({which}) is late"

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.gather import gather
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
 from htagraph.errors import QueryError
 from htagraph.model.arrays import Texts
-from htagraph.model.collective_operations import POINT_TO_POINT
+from htagraph.model.collective_names import POINT_TO_POINT
 from htagraph.model.dag import Dag
 from htagraph.model.job_answers import LAYOUT, PROCESS_GROUPS
-from htagraph.queries.collectives import launches_of, short_group
+from htagraph.queries.communication import launches_of, short_group
 
 AXES = ("replica", "shard", "stage", "expert", "context")
 """The coordinates of a rank: in data, tensor, pipeline, expert and context parallel groups."""
@@ -71,23 +71,14 @@ _REDUCED = ("all_reduce", "reduce_scatter", "all_gather")
 
 
 class ProcessGroup(NamedTuple):
-    """A process group as one rank recorded it.
-
-    Parameters
-    ----------
-    label : str
-        As collectives name it.
-    axis : str
-        What operators around its collectives say; empty if they say nothing.
-    operations : tuple of (str, int)
-        How many collectives of each operation were recorded on the rank.
-    """
+    """A process group as one rank recorded it."""
 
     name: str
     description: str
     ranks: tuple[int, ...]
-    label: str
-    axis: str = ""
+    label: str  # As collectives name it
+    axis: str = ""  # What operators around its collectives say; empty if they say nothing
+    # How many collectives of each operation were recorded on the rank
     operations: tuple[tuple[str, int], ...] = ()
 
 
@@ -165,13 +156,7 @@ def _group(name: str, description: str, ranks: str) -> ProcessGroup:
 
 
 def _described(description: str) -> str:
-    """The description without what is common to all kinds of group.
-
-    Examples
-    --------
-    >>> _described("mesh_dp_shard"), _described("TENSOR_MODEL_PARALLEL_GROUP")
-    ('dp_shard', 'tensor_model')
-    """
+    """The description without what is common to all kinds of group."""
     short, before = description.lower(), ""
     while short != before:
         short, before = _COMMON.sub("", short), short
@@ -191,18 +176,8 @@ def group_kinds(
 ) -> dict[ProcessGroup, Kind]:
     """The kind of each group of a job whose kind is known.
 
-    Parameters
-    ----------
-    experts : iterable of str
-        Labels of groups that exchange tokens of experts.
-    given : str
-        What the user says: ``NAME=AXIS``, separated by commas. NAME is that of a group, or its
-        description.
-
-    Raises
-    ------
-    QueryError
-        If `given` names no axis.
+    `experts`: labels of groups that exchange tokens of experts. `given`: what the user says:
+    ``NAME=AXIS``, separated by commas. NAME is that of a group, or its description.
     """
     said = dict(_given(given))
     exchanging = set(experts)

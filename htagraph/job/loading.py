@@ -8,7 +8,6 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
-from htagraph.compiled import LoadOptions, kept_file
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.damage import damage_of_ranks, job_damage_in_words
@@ -24,10 +23,9 @@ from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
-from htagraph.readers.rank_paths import file_of, name_of, rank_in_name
-from htagraph.readers.storage import n_bytes_of, url_of
-from htagraph.writers.output_file import new_folder
-from htagraph.writers.own_folder import OwnFolder
+from htagraph.readers.storage import file_of, n_bytes_of, name_of, rank_in_name, url_of
+from htagraph.run.compiled import LoadOptions, kept_file
+from htagraph.writers.output_file import OwnFolder, new_folder
 
 _Content = tuple[int, int, int]
 """Of a trace: number of events, start, and a hash; equal for equal events, to the nanosecond."""

@@ -18,14 +18,12 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.binding import bind, topological_order
-from htagraph.algorithms.delays import new_delays
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.retime import DROPPED, retime
-from htagraph.algorithms.walks import walk_back
+from htagraph.arrays.binding import bind, topological_order, walk_back
+from htagraph.arrays.codes import gather
+from htagraph.arrays.delays import new_delays
+from htagraph.arrays.retime import DROPPED, retime
 from htagraph.job.timeline import Timeline
-from htagraph.model.arrays import I32, I64, Bools
-from htagraph.model.frozen import brief
+from htagraph.model.arrays import I32, I64, Bools, brief
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.draft import Draft
 from htagraph.replay.replay import Replay
@@ -34,20 +32,14 @@ _NEVER = np.iinfo(np.int64).min
 
 
 class _Joined(NamedTuple):
-    """Edges of all ranks and of matched collectives, sorted by head.
+    """Edges of all ranks and of matched collectives, sorted by head."""
 
-    Parameters
-    ----------
-    offsets, tail, weight, release : ndarray
-        As `retime` takes them.
-    rank, row : ndarray of shape (n_edges,), dtype=int64
-        Of a rank's own edge, -1 for arrivals at collectives.
-    """
-
+    # offsets, tail, weight, release: as `retime` takes them
     offsets: I64
     tail: I32
     weight: I64
     release: I64
+    # rank, row: of shape (n_edges,). Of a rank's own edge, -1 for arrivals at collectives.
     rank: I64
     row: I64
 
@@ -55,20 +47,12 @@ class _Joined(NamedTuple):
 @brief
 @dataclass(frozen=True)
 class MergedReplay:
-    """The order of the nodes of all ranks, which changes do not touch.
+    """The order of the nodes of all ranks, which changes do not touch."""
 
-    Parameters
-    ----------
-    first : mapping of int to int
-        Number of the first node of each rank.
-    n_nodes : int
-        Of all ranks; nodes of collectives follow.
-    order : ndarray of shape (n_nodes + n_collectives,), dtype=int32
-        Topological: by time, then by depth. It keeps the order within each rank.
-    """
-
-    first: Mapping[int, int]
-    n_nodes: int
+    first: Mapping[int, int]  # Number of the first node of each rank
+    n_nodes: int  # Of all ranks; nodes of collectives follow
+    # Of shape (n_nodes + n_collectives,). Topological: by time, then by depth. It keeps the order
+    # within each rank.
     order: I32
     members: Mapping[int, Members]
     n_collectives: int
@@ -182,13 +166,8 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
     """The members of matched collectives, by rank: whom each meets, and how late it is.
 
     No rank waits in a collective that misses members, nor in one that ended, by the clocks, before
-    the last one arrived.
-
-    Parameters
-    ----------
-    begun_ns : mapping of int to int
-        When the capture of each rank begins, in common time. A rank is not to blame for being late
-        by then: its profiler started later.
+    the last one arrived. `begun_ns`: when the capture of each rank begins, in common time. A rank
+    is not to blame for being late by then: its profiler started later.
     """
     roles, measured = timeline.members, timeline.collectives
     here = measured["rank"].isin(begun_ns).to_numpy(dtype=bool, copy=True)

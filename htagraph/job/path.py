@@ -11,10 +11,10 @@ from typing import Literal, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.algorithms.tiling import check_tiling
+from htagraph.arrays.clocks import Clock
+from htagraph.arrays.intervals import check_tiling
 from htagraph.explain.breakdown import sum_by
-from htagraph.explain.segment_causes import main_causes, with_causes
+from htagraph.explain.segments import main_causes, with_causes
 from htagraph.findings.verdict import cause_label
 from htagraph.job.lateness import blame_late_ranks
 from htagraph.job.perfetto import job_waits, write_job_trace

@@ -14,14 +14,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.explain.counter_tracks import counter_tracks
-from htagraph.explain.roof_arguments import roof_arguments
+from htagraph.arrays.clocks import Clock
+from htagraph.explain.counter_tracks import counter_tracks, roof_arguments
 from htagraph.job.timeline import Timeline
-from htagraph.lookup.edges import work_links
+from htagraph.lookup.windowed import work_links
 from htagraph.model.arrays import I64
 from htagraph.model.events import EventTable, LaneTable
-from htagraph.model.supplement import recorded_facts
+from htagraph.model.perfetto_fields import recorded_facts
 from htagraph.model.symbols import SymbolTable
 from htagraph.writers.output_file import write_joined
 from htagraph.writers.path_tracks import DrawnPath
@@ -139,14 +138,8 @@ def write_job_trace(
     """Write the aligned ranks of a job as one Perfetto trace; see `JobPath.to_perfetto`.
 
     One rank is in memory at a time. Ranks are in the order of their waits, then in their places:
-    those of a pipeline by stage.
-
-    Parameters
-    ----------
-    drawn : DrawnPath
-        Of the job.
-    origin_ns : int, unit=ns
-        Time 0 of the file, in common time.
+    those of a pipeline by stage. `drawn`: of the job. `origin_ns`: time 0 of the file, in common
+    time.
     """
     segments = drawn.segments
     above = replace(drawn, segments=segments.assign(event=np.int64(-1)))

@@ -21,19 +21,18 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import highest
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import Cover, union
-from htagraph.algorithms.pipelines import PHASES
-from htagraph.graph import TraceGraph
-from htagraph.lookup.host_collectives import host_ranges
+from htagraph.arrays.ancestors import highest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, union
+from htagraph.arrays.pipelines import PHASES
+from htagraph.lookup.collectives import host_ranges
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.arrays import I64
-from htagraph.model.collective_names import HOST_CALL, operation_of
-from htagraph.model.collective_operations import POINT_TO_POINT
+from htagraph.model.collective_names import HOST_CALL, POINT_TO_POINT, operation_of
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
+from htagraph.run.graph import TraceGraph
 
 _ACTION = re.compile(r"^PP:(\d{1,6})([FBIW])(\d{1,6})$")
 _MICRO_BATCH = re.compile(r"^(Forward|Backward) (\d{1,6})$")
@@ -53,29 +52,18 @@ _KINDS = [EventKind.OP, EventKind.ANNOTATION]
 
 
 class RankActions(NamedTuple):
-    """The actions of one rank, and where it was blocked in sends and receives.
+    """The actions of one rank, and where it was blocked in sends and receives."""
 
-    Parameters
-    ----------
-    actions : DataFrame
-        Columns ``stage`` (-1 where not recorded), ``phase`` (a position in `PHASES`),
-        ``micro_batch``, ``step``, ``begin_ns``, ``end_ns``, ``waited_ns``, ``python_ns``; by time.
-    steps : DataFrame
-        Columns ``step``, ``name``, ``start_ns``, ``end_ns``.
-    waits : ndarray of shape (n, 2), unit=ns
-        Begin and end of each wait.
-    messages : DataFrame
-        Sends and receives: columns ``event`` (as in `answers.COLLECTIVES`), ``sends``, and
-        ``stage``, ``phase``, ``micro_batch``, ``step`` of the action of this rank whose result is
-        sent, or that needs what is received.
-    neighbors : (int, int), optional
-        The ranks of the stage before and of the stage after, -1 for none, where they are recorded.
-    """
-
+    # Columns ``stage`` (-1 where not recorded), ``phase`` (a position in `PHASES`),
+    # ``micro_batch``, ``step``, ``begin_ns``, ``end_ns``, ``waited_ns``, ``python_ns``; by time
     actions: pd.DataFrame
-    steps: pd.DataFrame
-    waits: I64
+    steps: pd.DataFrame  # Columns ``step``, ``name``, ``start_ns``, ``end_ns``
+    waits: I64  # Of shape (n, 2). In ns. Begin and end of each wait.
+    # Sends and receives: columns ``event`` (as in `answers.COLLECTIVES`), ``sends``, and ``stage``,
+    # ``phase``, ``micro_batch``, ``step`` of the action of this rank whose result is sent, or that
+    # needs what is received
     messages: pd.DataFrame
+    # The ranks of the stage before and of the stage after, -1 for none, where they are recorded
     neighbors: tuple[int, int] | None = None
 
     def since(self, step: int) -> RankActions:

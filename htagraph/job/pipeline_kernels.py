@@ -20,17 +20,17 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import Cover, union
-from htagraph.algorithms.pipelines import FORWARD, GRADIENT
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, union
+from htagraph.arrays.pipelines import FORWARD, GRADIENT
 from htagraph.job.pipeline_actions import RankActions, numbered, phases_of_operators, step_table
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.arrays import I64, Bools
-from htagraph.model.collective_operations import POINT_TO_POINT
+from htagraph.model.collective_names import POINT_TO_POINT
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
-from htagraph.queries.collectives import HOST_RANGE
+from htagraph.queries.communication import HOST_RANGE
 
 _HOST_SHARE = 0.1
 """Share of its actions that the device may wait for launches, for a step to be clear.

@@ -5,6 +5,21 @@ micro-batches of another number share the recorded work in its order::
 
     recorded     [ stage 0       ][ stage 1       ]
     two chunks   [   0  ][   1   ][   2  ][   3   ]
+
+The order in which each rank of a pipeline runs its actions, by the name of the schedule.
+
+All schedules have one shape: forwards ahead, then a forward and a backward in turn, then the
+backwards that are left. They differ in how many forwards are ahead, of two stages::
+
+    gpipe  rank 0  [F0][F1][F2]        [B0][B1][B2]
+           rank 1      [F0][F1][F2][B0][B1][B2]
+    1f1b   rank 0  [F0][F1]    [B0][F2][B1]    [B2]
+           rank 1      [F0][B0][F1][B1][F2][B2]
+
+Interleaved: each rank holds several stages (chunks), and runs as many micro-batches as there are
+ranks on one of them, then on the next. Zero bubble: gradients of weights run later than those of
+inputs, where a rank would wait. Huang et al., "GPipe", 2019; Narayanan et al., "Efficient
+large-scale language model training", 2021; Qi et al., "Zero bubble pipeline parallelism", 2023.
 """
 
 from __future__ import annotations
@@ -15,13 +30,61 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.pipeline_orders import SCHEDULES, Order, order_of, round_of
-from htagraph.algorithms.pipelines import FORWARD, GRADIENT, INPUT, PHASES, WEIGHT, planned
+from htagraph.arrays.pipelines import FORWARD, GRADIENT, INPUT, PHASES, WEIGHT, planned
 from htagraph.errors import QueryError
 from htagraph.job.pipeline import Pipeline
 from htagraph.model.arrays import F64, I64
 from htagraph.model.job_answers import PIPELINE_WHAT_IF
 from htagraph.model.schema import categorical
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero_bubble")
+"""Schedules that have an order here."""
+
+
+class Order(NamedTuple):
+    """Actions, rank by rank and in the order of each; arrays have one entry per action.
+
+    Stage s is on rank s modulo the number of ranks; a phase is its position in `PHASES`.
+    """
+
+    rank: I64
+    stage: I64
+    phase: I64
+    micro_batch: I64
+
+
+def round_of(n_ranks: int, n_batches: int) -> int:
+    """Micro-batches that run on one stage before the rank's next one; 0 if rounds are uneven."""
+    n_rounds = max(1, n_batches // n_ranks)
+    return 0 if n_batches % n_rounds else n_batches // n_rounds
+
+
+def order_of(schedule: str, n_ranks: int, n_batches: int, chunks: int = 1) -> Order:
+    """The order of a schedule, one of `SCHEDULES`.
+
+    `chunks`: stages of each rank; if several, `round_of` must not be 0.
+    """
+    n, size = n_batches * chunks, round_of(n_ranks, n_batches) if chunks > 1 else n_batches
+    rank, place = np.divmod(np.arange(n_ranks * n, dtype=np.int64), n)
+    if schedule == "gpipe":
+        ahead = np.full_like(rank, n)
+    else:
+        hops = 2 if schedule == "interleaved" else 1
+        ahead = np.minimum((chunks - 1) * size + hops * (n_ranks - 1 - rank), n)
+    chunk = place // size % chunks
+    number = place // (size * chunks) * size + place % size
+    forth, back = (each * n_ranks + rank for each in (chunk, chunks - 1 - chunk))
+    is_split = schedule == "zero_bubble"
+    # When each action's turn is; of one turn, a forward is first, then a backward, then weights.
+    turns = [(FORWARD, forth, place), (INPUT if is_split else GRADIENT, back, place + ahead)]
+    if is_split:
+        turns.append((WEIGHT, back, place + ahead + rank))
+    ranks, batches = np.tile(rank, len(turns)), np.tile(number, len(turns))
+    phase = np.repeat([one[0] for one in turns], len(rank))
+    stage, turn = (np.concatenate([one[at] for one in turns]) for at in (1, 2))
+    order = np.lexsort((phase, turn, ranks))
+    return Order(ranks[order], stage[order], phase[order], batches[order])
+
 
 _HINT = "without options, it tries every schedule that it can."
 
@@ -227,17 +290,8 @@ def pipeline_what_if(
 ) -> pd.DataFrame:
     """Steps with other schedules, schema `job_answers.PIPELINE_WHAT_IF`; the shortest first.
 
-    Parameters
-    ----------
-    schedule : str
-        One of `SCHEDULES`, or ``all`` that can be tried.
-    chunks, n_micro_batches : int
-        0 as recorded; at least 2 chunks of an interleaved schedule.
-
-    Raises
-    ------
-    QueryError
-        If what is asked for cannot be tried.
+    `schedule`: one of `SCHEDULES`, or ``all`` that can be tried. `chunks`, `n_micro_batches`: 0 as
+    recorded; at least 2 chunks of an interleaved schedule.
     """
     one = _Recorded(pipeline)
     if not one.is_whole:

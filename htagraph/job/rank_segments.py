@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
+from htagraph.arrays.clocks import Clock
 from htagraph.model.arrays import I64
 from htagraph.model.frames import RANK_SEGMENTS
 

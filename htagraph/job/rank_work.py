@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.attributed_time import attributed_time
+from htagraph.explain.breakdown import path_sums
 from htagraph.explain.critical_path import critical_paths, path_segments
-from htagraph.explain.path_sums import path_sums
 from htagraph.explain.waited_for import Stretch, stretches
 from htagraph.findings.verdict import Verdict
-from htagraph.graph import TraceGraph
 from htagraph.job.lateness import RankTimes
 from htagraph.job.rank_segments import RankSegment
 from htagraph.job.ranks import Request
 from htagraph.model.arrays import I64
 from htagraph.model.window import Window
+from htagraph.run.graph import TraceGraph
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.cache import Entry
-from htagraph.compiled import LoadOptions, opened, packed
+from htagraph.arrays.codes import gather
 from htagraph.errors import (
     HTAGraphError,
     IncompleteTraceWarning,
@@ -33,9 +31,7 @@ from htagraph.errors import (
 from htagraph.explain.critical_path import last_node
 from htagraph.explain.default_window import may_open_long
 from htagraph.findings.context import Context, find_context
-from htagraph.graph import TraceGraph
 from htagraph.job.default_window import AfterOpening, RankSteps
-from htagraph.job.exchanges import exchanges_of, no_exchanges
 from htagraph.job.executors import Task, Workers, failure_in_words
 from htagraph.job.kept_steps import (
     KeptSteps,
@@ -48,23 +44,30 @@ from htagraph.job.kept_steps import (
 from htagraph.job.layout import ProcessGroup, process_groups
 from htagraph.job.pipeline_actions import RankActions, rank_actions
 from htagraph.job.pipeline_kernels import device_actions
-from htagraph.job.process_groups import in_process_groups, recorded_peers
 from htagraph.job.rank_segments import RankEnds
+from htagraph.job.recorded_groups import (
+    exchanges_of,
+    in_process_groups,
+    no_exchanges,
+    recorded_peers,
+)
+from htagraph.lookup.collectives import Readiness, first_anchor, readiness
 from htagraph.lookup.damage import damage_of
 from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.lookup.find_window import WHOLE, annotations_like_words
-from htagraph.lookup.readiness import Readiness, first_anchor, readiness
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.archive import Arrays
-from htagraph.model.arrays import I64
+from htagraph.model.arrays import I64, brief
 from htagraph.model.dag import Dag
-from htagraph.model.damage import Damage
 from htagraph.model.events import EventTable
-from htagraph.model.frozen import brief
+from htagraph.model.recording import Damage
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.readers.kineto.header import base_time_of
-from htagraph.writers.own_folder import OwnFolder
+from htagraph.run.cache import Entry
+from htagraph.run.compiled import LoadOptions, opened, packed
+from htagraph.run.graph import TraceGraph
+from htagraph.writers.output_file import OwnFolder
 
 
 class RankStep(NamedTuple):

@@ -9,29 +9,26 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.clocks import Clock
+from htagraph.arrays.retime import DROPPED
 from htagraph.errors import QueryError, TraceLimitError
-from htagraph.graph import TraceGraph
 from htagraph.job.merged_replay import MergedReplay, members_of
 from htagraph.job.ranks import Request, WindowName
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.steady_steps import steady_steps
-from htagraph.model.arrays import I64
+from htagraph.model.arrays import I64, brief
 from htagraph.model.dag import Dag
-from htagraph.model.frozen import brief
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
-from htagraph.replay.changes import Change, OnRank
+from htagraph.replay.changes import Change, OnRank, TokenSurplus
 from htagraph.replay.charges import Charges, EdgeTimes
 from htagraph.replay.collective_changes import Equalise
 from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
-from htagraph.replay.hold_out import run_to_run_ns, step_spread
-from htagraph.replay.rehearsal import Run, Saving
+from htagraph.replay.rehearsal import Run, Saving, run_to_run_ns, step_spread
 from htagraph.replay.replay import Replay, replay_of
-from htagraph.replay.token_surplus import TokenSurplus
+from htagraph.run.graph import TraceGraph
 
 _MOST_EVENTS = 30_000_000
 """Events of all ranks that are replayed together: about 13 GB at 430 bytes an event.
@@ -52,23 +49,12 @@ JobRun = Mapping[int, Run]
 @brief
 @dataclass(frozen=True)
 class RankReplay:
-    """A rank of a job, ready to be replayed.
+    """A rank of a job, ready to be replayed."""
 
-    Parameters
-    ----------
-    dag : Dag
-        On the rank's clock.
-    readings : tuple of Reading
-        In common time, `Assumption.AS_BOUND` first.
-    window : Window
-        In common time.
-    spread : float
-        How much typical steps differ, see `htagraph.replay.hold_out.step_spread`.
-    """
-
-    dag: Dag
-    readings: tuple[Reading, ...]
-    window: Window
+    dag: Dag  # On the rank's clock
+    readings: tuple[Reading, ...]  # In common time, `Assumption.AS_BOUND` first
+    window: Window  # In common time
+    # How much typical steps differ, see `htagraph.replay.rehearsal.step_spread`
     spread: float = 0.0
 
     @property

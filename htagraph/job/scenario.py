@@ -8,18 +8,16 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.cache import Entry
+from htagraph.arrays.codes import gather
 from htagraph.explain.differences import path_diff
-from htagraph.graph import TraceGraph
 from htagraph.job.executors import Workers
 from htagraph.job.job import Job
 from htagraph.job.path import JobBreakdownKey, JobPath
 from htagraph.job.ranks import RankGraphs, RankSummary, rank_ends
 from htagraph.job.rehearsal import JobRehearsal, JobRun, RankReplay
 from htagraph.job.timeline import Timeline
+from htagraph.lookup.collectives import first_anchor
 from htagraph.lookup.find_window import WHOLE
-from htagraph.lookup.readiness import first_anchor
 from htagraph.model.archive import pack
 from htagraph.model.dag import Dag
 from htagraph.model.frames import PATH_DIFF, RANK_LENGTHS
@@ -28,10 +26,12 @@ from htagraph.model.window import Window
 from htagraph.queries.quality import unknown_in_words
 from htagraph.replay.changes import Change, Without
 from htagraph.replay.collective_members import Members, transfers
+from htagraph.replay.excerpt import retimed
 from htagraph.replay.rehearsal import Run, Saving
-from htagraph.replay.retimed import retimed
+from htagraph.run.cache import Entry
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.answering import answers
-from htagraph.writers.own_folder import OwnFolder
+from htagraph.writers.output_file import OwnFolder
 
 
 @dataclass(frozen=True, repr=False)

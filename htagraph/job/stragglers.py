@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.intervals import Cover
+from htagraph.arrays.intervals import Cover
 from htagraph.job.lateness import CAUSE_KEY, waits_counted_once
 from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
 from htagraph.model.labels import distinct_names
@@ -128,12 +128,6 @@ def against_median_rank(frame: pd.DataFrame) -> pd.DataFrame:
 
     Without kernels that only one rank runs, and without communication, which takes as long as a
     rank waits. This needs no common clock.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"rank": [0, 1, 2], "group": "gemm", "class": "compute"})
-    >>> against_median_rank(frame.assign(mean_ns=[10.0, 10.0, 18.0]))["ratio"].tolist()
-    [1.0, 1.0, 1.8]
     """
     own = frame[frame["class"] != "communication"]
     means = own.groupby("group")["mean_ns"]

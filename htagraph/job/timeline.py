@@ -13,28 +13,30 @@ from functools import cached_property
 
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
-from htagraph.algorithms.intervals import Cover
+from htagraph.arrays.clocks import Clock
+from htagraph.arrays.intervals import Cover
 from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.bandwidths import BandwidthKey, fitted_latencies, measure_bandwidths
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
-from htagraph.job.delay_costs import ChargedWaits, charged_waits
+from htagraph.job.delay_costs import (
+    ChargedWaits,
+    WaitComparisons,
+    charged_waits,
+    compare_late_arrivals,
+    compare_waits,
+)
 from htagraph.job.experts import ExpertWork, find_expert_work, token_surplus
-from htagraph.job.lateness import excess_times, late_arrivals
+from htagraph.job.lateness import excess_times, late_arrivals, late_hosts
 from htagraph.job.layout import Kind, ProcessGroup, group_kinds, layout_frame
-from htagraph.job.machines import late_hosts
-from htagraph.job.pipeline import Pipeline
+from htagraph.job.pipeline import Pipeline, join_ranks, with_peers, with_stages
 from htagraph.job.pipeline_actions import RankActions
-from htagraph.job.pipeline_joining import join_ranks, with_peers, with_stages
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.job.rank_work import on_rank_segments, times_by_name
 from htagraph.job.ranks import RankGraphs
-from htagraph.job.wait_comparisons import WaitComparisons, compare_late_arrivals, compare_waits
 from htagraph.job.windows import listed
-from htagraph.model.arrays import F64, I64
-from htagraph.model.frozen import brief
-from htagraph.replay.token_surplus import TokenSurplus
+from htagraph.model.arrays import F64, I64, brief
+from htagraph.replay.changes import TokenSurplus
 
 
 def apart_in_words(ranks: Sequence[int]) -> str:
@@ -50,16 +52,10 @@ def apart_in_words(ranks: Sequence[int]) -> str:
 @brief
 @dataclass(frozen=True)
 class Timeline:
-    """The ranks of a job in common time.
-
-    Parameters
-    ----------
-    known : Clocks, optional
-        The clocks of the ranks, where they need not be fitted.
-    """
+    """The ranks of a job in common time."""
 
     graphs: RankGraphs
-    known: Clocks | None = None
+    known: Clocks | None = None  # The clocks of the ranks, where they need not be fitted
 
     @cached_property
     def _matching(self) -> Matching:

@@ -10,7 +10,7 @@ from shlex import quote
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.intervals import Cover
+from htagraph.arrays.intervals import Cover
 from htagraph.findings.advice import NOTHING_MATCHED
 from htagraph.findings.context import Context
 from htagraph.findings.findings import (
@@ -19,9 +19,8 @@ from htagraph.findings.findings import (
     charged,
     costs_by_cause,
 )
-from htagraph.findings.host_rules import CHECK_HOST
+from htagraph.findings.rules import CHECK_HOST
 from htagraph.findings.side_by_side import completed
-from htagraph.findings.too_little import before_the_device, too_little
 from htagraph.findings.verdict import (
     Finding,
     Fix,
@@ -31,11 +30,11 @@ from htagraph.findings.verdict import (
     percent,
     within_sentence,
 )
+from htagraph.findings.window_bounds import before_the_device, too_little
 from htagraph.job.bandwidths import slowest_in_words
-from htagraph.job.machines import host_in_words
+from htagraph.job.lateness import host_in_words
 from htagraph.job.path import JobPath
-from htagraph.job.pipeline_causes import PipelineCauses
-from htagraph.job.pipeline_findings import charge_pipeline, slow_part
+from htagraph.job.pipeline_causes import PipelineCauses, charge_pipeline, slow_part
 from htagraph.job.ranks import RankSummary
 from htagraph.job.rehearsal import JobRehearsal
 from htagraph.job.stragglers import slow_device

@@ -12,7 +12,7 @@ from htagraph.job.rank_segments import RankEnds, RankSegment, find_rank_segments
 from htagraph.job.rank_work import on_rank_segments, told_in
 from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_duration
-from htagraph.why import Why
+from htagraph.run.why import Why
 from htagraph.writers.notebook_cell import table_html
 
 
@@ -92,14 +92,8 @@ def job_why(
 ) -> JobWhy:
     """The chain to an event of a rank across ranks.
 
-    Parameters
-    ----------
-    ends : mapping of int to RankEnds
-        Where each rank's recording begins and ends.
-    own : RankEnds
-        Where the chain of the rank alone does.
-    found : Why
-        That chain.
+    `ends`: where each rank's recording begins and ends. `own`: where the chain of the rank alone
+    does. `found`: that chain.
     """
     begun = {number: RankEnds(one.start_ns, one.start_ns, -1, -1) for number, one in ends.items()}
     whole = {**begun, rank: replace(own, start_ns=ends[rank].start_ns)}

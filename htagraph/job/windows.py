@@ -24,13 +24,6 @@ def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, in
 
     A word stands for one step, the same on all ranks that recorded steps, unless an annotation has
     this name.
-
-    Raises
-    ------
-    WindowNotFoundError
-        If there is no such step.
-    QueryError
-        If ranks differ in what a word stands for, or times are given from the start of a trace.
     """
     if window == WHOLE or not isinstance(window, str):
         return window

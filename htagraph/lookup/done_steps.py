@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
+from htagraph.arrays.codes import gather
 from htagraph.lookup.steady_steps import (
     FEWEST_ALIKE,
     MOST_KINDS,
@@ -129,27 +129,13 @@ class DoneSteps(NamedTuple):
 
 
 class Alike(NamedTuple):
-    """Steps to compare.
+    """Steps to compare."""
 
-    Parameters
-    ----------
-    kept : ndarray of bool
-        Of each kind those of typical length, unless they are few.
-    kind : ndarray of int64
-        Kind of each step; one for all if they vary.
-    varies : bool
-        Most steps do what no other one does, as where the work depends on the data.
-    is_first_left_out : bool
-        The first of the trace is like others, and left out all the same.
-    outliers : ndarray of int64
-        Kinds of one step, where most steps are of kinds that recur.
-    """
-
-    kept: Bools
-    kind: I64
-    varies: bool
-    is_first_left_out: bool
-    outliers: I64
+    kept: Bools  # Of each kind those of typical length, unless they are few
+    kind: I64  # Kind of each step; one for all if they vary
+    varies: bool  # Most steps do what no other one does, as where the work depends on the data
+    is_first_left_out: bool  # The first of the trace is like others, and left out all the same
+    outliers: I64  # Kinds of one step, where most steps are of kinds that recur
 
 
 def device_work_began(dag: Dag) -> tuple[I64, I64]:

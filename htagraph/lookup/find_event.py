@@ -23,22 +23,8 @@ def find_event(
 ) -> int:
     """Event of a window that a name, glob, regex or row means, in order of time.
 
-    Parameters
-    ----------
-    what : str, re.Pattern or int
-        Name, glob or regex; a number, also as text, is a row of the event table, in any window.
-    instance : int, optional
-        Which of several; negative from the end. By default the first, with a warning.
-
-    Raises
-    ------
-    QueryError
-        If there is no such event in the graph.
-
-    Warns
-    -----
-    AmbiguousWindowWarning
-        If several match, and `instance` does not say which.
+    `what`: name, glob or regex; a number, also as text, is a row of the event table, in any window.
+    `instance`: which of several; negative from the end. By default the first, with a warning.
     """
     events = dag.events
     in_graph = events.is_device | events.is_host
@@ -87,15 +73,7 @@ def find_event(
 def next_work(dag: Dag, ts_ns: int, device: int | None = None) -> int:
     """Device work that runs at a time, else the next to start: what an idle device waits for.
 
-    Parameters
-    ----------
-    device : int, optional
-        Of any device by default.
-
-    Raises
-    ------
-    QueryError
-        If no work of the device starts or runs from then on.
+    `device`: of any device by default.
     """
     events = dag.events
     rows = np.flatnonzero(events.is_device & (events.end_ns > ts_ns))

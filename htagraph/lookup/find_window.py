@@ -14,13 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from htagraph.errors import AmbiguousWindowWarning, QueryError
-from htagraph.lookup.named_ranges import instance_window, is_annotation, named_ranges
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, steady_steps
-from htagraph.lookup.steps import find_steps
+from htagraph.lookup.steps import find_steps, instance_window, is_annotation, named_ranges
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
-from htagraph.model.step_markers import step_number
+from htagraph.model.names import step_number
 from htagraph.model.units import TIME_UNITS, human_duration
 from htagraph.model.window import Window, WindowClock, pair_of
 
@@ -49,13 +48,7 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 def is_step_word(window: str) -> bool:
-    """Whether a text is a number or word for a step.
-
-    Examples
-    --------
-    >>> is_step_word("last"), is_step_word("5"), is_step_word("ProfilerStep#5")
-    (True, True, False)
-    """
+    """Whether a text is a number or word for a step."""
     return window in (FIRST, LAST, MEDIAN) or _NUMBER.fullmatch(window) is not None
 
 
@@ -71,11 +64,6 @@ def times_in(window: str) -> tuple[int, int] | None:
     """Times from the start of a trace, in ns, as in ``10ms:20ms``; None for any other text.
 
     A number without a unit has the unit of the other one; the default is nanoseconds.
-
-    Examples
-    --------
-    >>> times_in("10ms:20ms"), times_in("1.5:2us"), times_in("1_000:2_000"), times_in("step")
-    ((10000000, 20000000), (1500, 2000), (1000, 2000), None)
     """
     found = _TIMES.fullmatch(window)
     if found is None:
@@ -93,13 +81,7 @@ def times_in(window: str) -> tuple[int, int] | None:
 
 
 def moment_in(text: str) -> int | None:
-    """A time from the start of a trace, in ns, with its unit; None for any other text.
-
-    Examples
-    --------
-    >>> moment_in("12.3ms"), moment_in("12"), moment_in("gemm")
-    (12300000, None, None)
-    """
+    """A time from the start of a trace, in ns, with its unit; None for any other text."""
     found = _MOMENT.fullmatch(text)
     return None if found is None else _nanoseconds(*found.groups())
 
@@ -112,13 +94,7 @@ def _nanoseconds(whole: str, part: str | None, unit: str | None) -> int:
 
 
 def numbered_steps(names: Sequence[str], number: str) -> list[int]:
-    """Positions of the steps that have a number.
-
-    Examples
-    --------
-    >>> numbered_steps(["ProfilerStep#4", "ProfilerStep#5"], "5")
-    [1]
-    """
+    """Positions of the steps that have a number."""
     return [at for at, name in enumerate(names) if step_number(name) == int(number)]
 
 
@@ -180,25 +156,12 @@ def find_window(
 ) -> Window:
     """Window that a name, a pattern, a word or a pair of times means.
 
-    Parameters
-    ----------
-    window : str, re.Pattern or (int, int)
-        Name of a host range (``"ProfilerStep#5"``), a glob or regex; a step by its number
-        (``"5"``), ``"first"``, ``"last"`` or ``"median"`` (the representative one); times from the
-        start of the trace (``"10ms:20ms"``); ``"trace"`` for all of it; or ``(start_ns, end_ns)``
-        on the trace's clock.
-    on : {"host", "device"}
-        The host range itself, or the span of the device work launched in it.
-    instance : int, optional
-        Which of several matching ranges, in order of time; negative from the end. By default the
-        first, with an `AmbiguousWindowWarning` if there are more.
-
-    Raises
-    ------
-    WindowNotFoundError
-        If nothing matches, or too few ranges for `instance`; the hint lists the steps.
-    QueryError
-        If this is not a window, or it begins after the end of the trace.
+    `window`: name of a host range (``"ProfilerStep#5"``), a glob or regex; a step by its number
+    (``"5"``), ``"first"``, ``"last"`` or ``"median"`` (the representative one); times from the
+    start of the trace (``"10ms:20ms"``); ``"trace"`` for all of it; or ``(start_ns, end_ns)`` on
+    the trace's clock. `on`: the host range itself, or the span of the device work launched in it.
+    `instance`: which of several matching ranges, in order of time; negative from the end. By
+    default the first, with an `AmbiguousWindowWarning` if there are more.
     """
     text = getattr(window, "pattern", window)
     if isinstance(window, tuple) or not isinstance(text, str):

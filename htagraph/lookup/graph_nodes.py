@@ -12,32 +12,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.lookup.compiled_work import graph_launches
+from htagraph.lookup.programs import graph_launches
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 
 
 class GraphNodes(NamedTuple):
-    """Replayed device work by graph, replay and start.
-
-    Parameters
-    ----------
-    event : ndarray of shape (n,), dtype=int64
-    graph : ndarray of shape (n,), dtype=int64
-        Number of the graph, in order of first replays.
-    replay : ndarray of shape (n,), dtype=int64
-        Number of the replay in the trace, in order of time.
-    node : ndarray of shape (n,), dtype=int64
-        Number of the node in its graph, in order of first starts.
-    is_recorded : ndarray of shape (n,), dtype=bool
-        Whether the profiler recorded the node's id.
-    """
+    """Replayed device work by graph, replay and start."""
 
     event: I64
-    graph: I64
-    replay: I64
-    node: I64
-    is_recorded: Bools
+    graph: I64  # Number of the graph, in order of first replays
+    replay: I64  # Number of the replay in the trace, in order of time
+    node: I64  # Number of the node in its graph, in order of first starts
+    is_recorded: Bools  # Whether the profiler recorded the node's id
 
     def take(self, rows: npt.NDArray[np.integer] | Bools) -> GraphNodes:
         """Some of the work, by positions or a mask."""

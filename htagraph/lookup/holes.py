@@ -10,21 +10,37 @@ A profiler that loses a buffer leaves no other sign. Without the lost work the d
 and the host to blame. On whole traces every kernel launch has its work, but for those that are
 captured as a graph; and what follows linked work on its stream has its launch, as streams run in
 order.
+
+Replays of captured graphs that lack kernels which other replays of the same graph have.
+
+All replays of a graph do the same work. Where records are lost at random, most replays lack others
+of its nodes::
+
+    stream 7   [a][b][c][d]   [a][b]   [d]   [a]   [c][d]   [a][b][c][d]   [a][b][c][d]
+
+A graph that runs once may be a part of another one, such as the last layer of a model. So only
+several replays count that each lack something else.
+
+Device work and launches that the profiler lost: holes of a trace, in words.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.codes import is_in
-from htagraph.algorithms.gather import gather
+from htagraph.arrays.codes import gather, is_in
+from htagraph.lookup.programs import graph_launches
 from htagraph.lookup.queues import queues
 from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, GRAPH_LAUNCH, KERNEL_LAUNCH
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.recording import Damage, DamageKind
+from htagraph.model.units import human_count, human_duration
+from htagraph.model.window import Window
 
 _FEWEST = 10
 """Launches, or pieces of device work, of a hole. Chosen: a lost buffer holds thousands, and whole
@@ -58,15 +74,10 @@ _NEVER = np.iinfo(np.int64).min
 
 
 class Hole(NamedTuple):
-    """A stretch of a trace in which something was not recorded.
+    """A stretch of a trace in which something was not recorded."""
 
-    Parameters
-    ----------
-    n, n_all : int
-        Launches, or pieces of device work, without their counterpart; and all in the stretch.
-    start_ns, end_ns : int, unit=ns
-    """
-
+    # n, n_all: launches, or pieces of device work, without their counterpart; and all in the
+    # stretch
     n: int
     n_all: int
     start_ns: int
@@ -201,8 +212,8 @@ class _Work(NamedTuple):
 def without_launch(dag: Dag) -> list[Hole]:
     """Holes of launches: device work that follows launched work on its stream, but has no launch.
 
-    Work from before the profile precedes all other work of its stream. Kernels that
-    never have a launch do not count: their launches are of a library that is not recorded.
+    Work from before the profile precedes all other work of its stream. Kernels that never have a
+    launch do not count: their launches are of a library that is not recorded.
     """
     events = dag.events
     work = np.flatnonzero(events.is_device)
@@ -239,3 +250,184 @@ def _stretches(lost: Bools, fewest: int) -> list[tuple[int, int, int]]:
     return list(
         zip(first[is_hole].tolist(), last[is_hole].tolist(), n[is_hole].tolist(), strict=True)
     )
+
+
+_LOST_NODES_FEWEST = 3
+"""Replays of a whole graph, and replays that each lack other nodes of it, that show a loss. Chosen:
+two graphs that run once, before and after all layers of a model, are parts of the others.
+Pinned by `test_lost_nodes.py::test_three_replays_that_lack_nodes_are_a_loss`."""
+
+_FEWEST_UNNAMED = 10
+"""If no replay is whole, and no record tells graphs apart: replays of which none is like another.
+Chosen: of a program that runs ten graphs once each, some are the same.
+Pinned by `test_lost_nodes.py::test_ten_replays_without_ids_are_a_loss`."""
+
+_LOST_NODES_MOSTLY = 0.5
+"""Share of replays that are unlike all others if none is whole (chosen).
+Pinned by `test_lost_nodes.py::test_replays_of_several_graphs_are_whole`."""
+
+_VARIES = 0.75
+"""Share of kernel names whose number varies from replay to replay, if no record tells graphs apart.
+Chosen: graphs for other batch sizes share norms and other kernels, in the same number.
+Pinned by `test_lost_nodes.py::test_graphs_for_other_batch_sizes_are_whole`."""
+
+
+class _Replays(NamedTuple):
+    """Work of replays, in order of launches."""
+
+    call: I64  # The launch of each replay
+    graph: I64  # Recorded id of its graph, -1 if it is unknown
+    kind: I64  # The same number for replays with the same nodes
+    # work, of, node: of shape (m,). Device events, the position of their replay, and the number of
+    # the node: by its recorded id, else by name and stream.
+    work: I64
+    of: I64
+    node: I64
+
+    @classmethod
+    def of_trace(cls, dag: Dag) -> _Replays:
+        """Those whose launch and work were recorded."""
+        events = dag.events
+        work = np.flatnonzero(events.is_device & (dag.launch >= 0))
+        launch = dag.launch[work].astype(np.int64)
+        is_replay = graph_launches(dag)[launch]
+        work, launch = work[is_replay], launch[is_replay]
+        call = np.unique(launch)
+        call = call[np.argsort(events.ts_ns[call], kind="stable")]
+        place = np.full(len(events), -1, dtype=np.int64)
+        place[call] = np.arange(len(call))
+        of = place[launch]
+        graph_id = events.column("graph_id")[work].astype(np.int64)
+        node_id = events.column("graph_node")[work].astype(np.int64)
+        is_known = (graph_id > 0) & (node_id > 0)
+        graph = np.full(len(call), -1, dtype=np.int64)
+        np.maximum.at(graph, of, np.where(is_known, graph_id, -1))
+        names = (events.name[work], events.device[work], events.stream[work])
+        parts = [np.where(is_known, -1, part) for part in names]
+        ids = [np.where(is_known, part, -1) for part in (graph_id, node_id)]
+        keys = np.stack([*parts, *ids], axis=1)
+        _, node = np.unique(keys, axis=0, return_inverse=True)
+        node = node.reshape(-1)
+        # Replays with the same nodes have the same sum of random numbers, one for each node.
+        weight = np.random.default_rng(0).integers(1 << 62, size=int(node.max(initial=-1)) + 1)
+        total = np.zeros(len(call), dtype=np.int64)
+        np.add.at(total, of, weight[node])
+        _, kind = np.unique(np.stack([graph, total], axis=1), axis=0, return_inverse=True)
+        return cls(call, graph, kind.reshape(-1), work, of, node)
+
+    def counts(self, rows: I64) -> I64:
+        """How often each node is in some of the replays; shape (len(rows), n_nodes)."""
+        place = np.full(len(self.call), -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        mine = place[self.of] >= 0
+        _, node = np.unique(self.node[mine], return_inverse=True)
+        n_nodes = int(node.max(initial=-1)) + 1
+        at = place[self.of[mine]] * n_nodes + node
+        return np.bincount(at, minlength=len(rows) * n_nodes).reshape(len(rows), n_nodes)
+
+
+def lost_nodes(dag: Dag) -> Iterator[Hole]:
+    """Yield the replays of each graph that lack nodes; of unknown graphs, those of all.
+
+    The first and the last replay of a trace may be cut, so they show nothing. None of a trace that
+    was read in part.
+    """
+    if dag.notes.get("is_part", 0) or not dag.events.symbols.searched(GRAPH_LAUNCH).any():
+        return
+    replays = _Replays.of_trace(dag)
+    for graph in np.unique(replays.graph).tolist():
+        rows = np.flatnonzero(replays.graph == graph)
+        is_lossy = _lossy(replays, rows, is_known=graph > 0)
+        if is_lossy.any():
+            work = replays.work[gather(is_lossy, np.searchsorted(rows, replays.of))]
+            yield Hole(
+                int(is_lossy.sum()),
+                len(rows),
+                int(dag.events.ts_ns[work].min()),
+                int(dag.events.end_ns[work].max()),
+            )
+
+
+def _lossy(replays: _Replays, rows: I64, *, is_known: bool) -> Bools:
+    """Whether each of some replays lacks nodes."""
+    out = np.zeros(len(rows), dtype=bool)
+    _, first, kind, n = np.unique(
+        replays.kind[rows], return_index=True, return_inverse=True, return_counts=True
+    )
+    is_cut = (rows == 0) | (rows == len(replays.call) - 1)
+    once = np.flatnonzero((n[kind] == 1) & ~is_cut)
+    if len(once) < _LOST_NODES_FEWEST:
+        return out
+    whole = first[n >= _LOST_NODES_FEWEST]
+    counts = replays.counts(rows[np.append(whole, once)])
+    wholes, lacking = counts[: len(whole)], counts[len(whole) :]
+    for one in wholes:
+        lacks = (lacking <= one).all(axis=1)
+        if lacks.sum() >= _LOST_NODES_FEWEST:
+            out[once[lacks]] = True
+    if len(once) > _LOST_NODES_MOSTLY * len(rows) and (is_known or _vary(lacking)):
+        out[once] = True
+    return out
+
+
+def _vary(counts: I64) -> bool:
+    """Whether many replays share most nodes, but not how often they have them."""
+    has = counts > 0
+    varies = (has.sum(axis=0) > 1) & (np.ptp(counts, axis=0) > 0)
+    n_named = int(has.any(axis=0).sum())
+    return len(counts) >= _FEWEST_UNNAMED and bool(varies.sum() > _VARIES * n_named)
+
+
+def lost_records(dag: Dag) -> Iterator[Damage]:
+    """Yield one row per hole.
+
+    Where both launches and work lack the other, it is what links them that was lost.
+    """
+    launches, work = without_launch(dag), without_work(dag)
+    work = [
+        hole
+        for hole in work
+        if not any(hole.start_ns < one.end_ns and one.start_ns < hole.end_ns for one in launches)
+    ]
+    found = {
+        DamageKind.LOST_LAUNCHES: launches,
+        DamageKind.LOST_WORK: work,
+        DamageKind.LOST_NODES: list(lost_nodes(dag)),
+    }
+    for kind, holes in found.items():
+        said = holes_in_words(kind, holes, dag.span) if holes else ""
+        yield from (Damage(kind, *hole, said) for hole in holes)
+
+
+def holes_in_words(kind: DamageKind, holes: Sequence[Hole | Damage], span: Window) -> str:
+    """What all holes of a kind are, and what that does to the answer."""
+    if kind is DamageKind.LOST_LAUNCHES:
+        return (
+            f"{_how_many(holes, 'pieces of device work')} {_when(span, holes)} have no launch: "
+            "calls, or what links work to them, are missing, and with that what the work waited "
+            "for."
+        )
+    if kind is DamageKind.LOST_NODES:
+        return (
+            f"{_how_many(holes, 'replays of captured graphs')} {_when(span, holes)} lack kernels "
+            "that other replays have: their records are missing, and the device only seems idle."
+        )
+    return (
+        f"{_how_many(holes, 'kernel launches')} {_when(span, holes)} have no device work: its "
+        "records are missing, and the device only seems idle."
+    )
+
+
+def _how_many(holes: Sequence[Hole | Damage], noun: str) -> str:
+    n, n_all = sum(hole.n for hole in holes), sum(hole.n_all for hole in holes)
+    return f"{n:,} of {n_all:,} {noun}"
+
+
+def _when(span: Window, holes: Sequence[Hole | Damage]) -> str:
+    """The time of the longest hole since the start of the trace, and how many others there are."""
+    hole = max(holes, key=lambda one: one.end_ns - one.start_ns)
+    if hole.start_ns <= span.start_ns and hole.end_ns >= span.end_ns:
+        return "in the whole trace"
+    start, end = (human_duration(ns - span.start_ns) for ns in (hole.start_ns, hole.end_ns))
+    more = f" and in {human_count(len(holes) - 1, 'other place')}"
+    return f"between {start} and {end}{more if len(holes) > 1 else ''}"

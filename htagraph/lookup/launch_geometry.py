@@ -8,21 +8,88 @@ are spread over as many multiprocessors as there are.
 
     kernel   [wave 1   ][wave 2   ][last wave]     22 blocks on 4 multiprocessors, 2 fit on each
     blocks    8          8          6
+
+How many blocks of a kernel fit on a multiprocessor at once, and what limits them.
+
+The rules of NVIDIA's occupancy calculator (``cuda_occupancy.h`` of the CUDA toolkit,
+``cudaOccMaxActiveBlocksPerMultiprocessor``): warps, registers (allocated to warps in units of 256,
+from four equal parts), shared memory (in units of 128 or 256 bytes, with what the system reserves),
+and blocks. What a profiler did not record limits nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import IntEnum, unique
 from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.occupancy import residency
-from htagraph.lookup.device_states import devices_of
+from htagraph.lookup.queues import devices_of
 from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.devices import MOST_THREADS_PER_SM, DeviceProperties
+
+_REGISTER_UNIT = 256
+"""Registers are allocated to warps in multiples of this (``cuda_occupancy.h``)."""
+_PARTS = 4
+"""Parts of a multiprocessor with registers of their own (``cuda_occupancy.h``); a P100 has two."""
+_P100 = (6, 0)
+_NO_LIMIT = np.iinfo(np.int64).max
+
+
+@unique
+class Limit(IntEnum):
+    """What keeps more blocks from fitting."""
+
+    BLOCK_SIZE = 0  #: warps of whole blocks, or the number of blocks
+    REGISTERS = 1
+    SHARED_MEMORY = 2
+
+
+class Residency(NamedTuple):
+    """How many blocks of each kernel fit on one multiprocessor at once."""
+
+    blocks: I64  # At least one, as each has run
+    limit: I64  # Codes of `Limit`; ties go to the first
+
+
+def _up_to(values: I64, unit: int) -> I64:
+    """Values rounded up to multiples of a unit."""
+    return -(-values // unit) * unit
+
+
+def residency(
+    device: DeviceProperties, threads: I64, registers: I64, shared_memory: I64
+) -> Residency:
+    """How many blocks of some kernels fit on one multiprocessor of a device at once.
+
+    `threads`: of a block. `registers`: of a thread; 0 or less for unknown. `shared_memory`: of a
+    block, static and dynamic; less than 0 for unknown.
+    """
+    warps = -(-np.maximum(threads, 1) // device.warp_size)
+    by_warps = np.minimum(device.warps_per_sm // warps, device.most_blocks_per_sm)
+    by_registers = np.full(len(threads), _NO_LIMIT)
+    known = registers > 0
+    if device.registers_per_sm and known.any():
+        capability = (device.compute_major, device.compute_minor)
+        n_parts = _PARTS // 2 if capability == _P100 else _PARTS
+        most = device.registers_per_sm // device.warp_size + 1  # more fit neither
+        of_warp = _up_to(np.minimum(registers[known], most) * device.warp_size, _REGISTER_UNIT)
+        in_part = (device.registers_per_sm // n_parts) // of_warp
+        by_registers[known] = in_part * n_parts // warps[known]
+    by_shared = np.full(len(threads), _NO_LIMIT)
+    of_block = np.minimum(shared_memory, device.shared_memory_per_sm + 1)  # more fits neither
+    taken = np.where(of_block >= 0, of_block + device.shared_memory_reserved, 0)
+    taken = _up_to(taken, device.shared_memory_granularity)
+    if device.shared_memory_per_sm and taken.any():
+        by_shared[taken > 0] = device.shared_memory_per_sm // taken[taken > 0]
+    fits = np.stack([by_warps, by_registers, by_shared])
+    limit = fits.argmin(axis=0)
+    blocks = np.take_along_axis(fits, limit[None], axis=0)[0]
+    return Residency(np.maximum(blocks, 1), limit)
+
 
 _AXES = ("x", "y", "z")
 _IN_THREADS = r"^hip(Ext|Hcc)ModuleLaunchKernel"
@@ -33,24 +100,13 @@ _USUAL_WARP = 32
 
 
 class LaunchGeometry(NamedTuple):
-    """How kernels occupy their device.
+    """How kernels occupy their device."""
 
-    Parameters
-    ----------
-    n_blocks : ndarray of shape (n,), dtype=int64
-        Blocks of the grid; 0 where they, or the multiprocessors of the device, are unknown.
-    warps : ndarray of shape (n,), dtype=int64
-        Warps of a block; 0 where other limits are unknown.
-    resident : ndarray of shape (n,), dtype=int64
-        Blocks that fit on one multiprocessor at once.
-    limit : ndarray of shape (n,), dtype=int64
-        What keeps more from fitting, codes of `Limit`.
-    """
-
+    # Blocks of the grid; 0 where they, or the multiprocessors of the device, are unknown
     n_blocks: I64
-    warps: I64
-    resident: I64
-    limit: I64
+    warps: I64  # Warps of a block; 0 where other limits are unknown
+    resident: I64  # Blocks that fit on one multiprocessor at once
+    limit: I64  # What keeps more from fitting, codes of `Limit`
 
     @property
     def is_known(self) -> Bools:
@@ -158,25 +214,17 @@ def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> 
 
 
 class KernelWaves(NamedTuple):
-    """The full waves of each kernel, as one stretch, and its last wave.
+    """The full waves of each kernel, as one stretch, and its last wave."""
 
-    Parameters
-    ----------
-    kernel : ndarray of shape (n,), dtype=int64
-        Position among the kernels.
-    start, end : ndarray of shape (n,), dtype=float64, unit=ns
-    sms, blocks : ndarray of shape (n,), dtype=int64
-        Multiprocessors with a block of the kernel, and blocks on them at once; 0 if unknown.
-    is_tail : ndarray of shape (n,), dtype=bool
-        The last wave of several.
-    """
-
-    kernel: I64
+    kernel: I64  # Position among the kernels
+    # start, end: in ns
     start: F64
     end: F64
+    # sms, blocks: multiprocessors with a block of the kernel, and blocks on them at once; 0 if
+    # unknown
     sms: I64
     blocks: I64
-    is_tail: Bools
+    is_tail: Bools  # The last wave of several
 
 
 def kernel_waves(

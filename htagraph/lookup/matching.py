@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.ancestors import depths
-from htagraph.algorithms.gather import ranges
+from htagraph.arrays.ancestors import depths
+from htagraph.arrays.codes import ranges
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.lookup.patterns import ANY, CHILD, Hop, Pattern
 from htagraph.lookup.selecting import tree_parent
@@ -177,16 +177,9 @@ def find_matches(
 ) -> Found:
     """Ways in which events match a chain, in order of the starts of their events.
 
-    Pairs are narrowed from both ends and the matches counted, before any is built.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n,), dtype=int64
-        Events that may take part.
-    chain : sequence
-        Patterns and hops in turn; begins and ends with a pattern. A text is a hop of one edge.
-    path : callable
-        Gives the events of the critical path.
+    Pairs are narrowed from both ends and the matches counted, before any is built. `rows`: events
+    that may take part. `chain`: patterns and hops in turn; begins and ends with a pattern. A text
+    is a hop of one edge. `path`: gives the events of the critical path.
     """
     patterns = [item for item in chain[0::2] if isinstance(item, Pattern)]
     hops = [

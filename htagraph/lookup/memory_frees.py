@@ -18,11 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
-from htagraph.lookup.attribution import innermost
-from htagraph.lookup.clipping import clipped
-from htagraph.lookup.naming import frames_at
+from htagraph.arrays.codes import gather
+from htagraph.lookup.attribution import frames_at, innermost
 from htagraph.lookup.steps import last_begun, step_events
+from htagraph.lookup.windowed import clipped
 from htagraph.model.api_calls import ALLOCATION, ALLOCATOR_WALK_NS, KERNEL_LAUNCH
 from htagraph.model.arrays import Bools
 from htagraph.model.dag import Dag
@@ -36,19 +35,12 @@ _EMPTIES = re.compile(r"\bempty_cache\b")
 
 
 class FreesWithin(NamedTuple):
-    """Frees inside one operator of a step.
+    """Frees inside one operator of a step."""
 
-    Parameters
-    ----------
-    op, step : str
-        Names of the innermost operator and of the step; the latter may be empty.
-    ran_out : bool
-        The allocator was out of memory.
-    """
-
+    # op, step: names of the innermost operator and of the step; the latter may be empty
     op: str
     step: str
-    ran_out: bool
+    ran_out: bool  # The allocator was out of memory
 
 
 def frees_within_operators(dag: Dag, window: Window) -> frozenset[FreesWithin]:

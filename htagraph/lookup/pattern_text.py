@@ -53,23 +53,7 @@ _AFTER_EVENT = ("", "[", "-", "<")
 
 
 def parse_pattern(text: str) -> tuple[Pattern | Hop, ...]:
-    """Patterns and hops of a text, in turn.
-
-    Raises
-    ------
-    QueryError
-        With the text, and a mark below the character where something else was expected.
-
-    Examples
-    --------
-    >>> [str(item) for item in parse_pattern("op aten::mm -LAUNCH> kernel [dur>=1.5ms]")]
-    ['op aten::mm', '-LAUNCH>', 'kernel [dur>=1500us]']
-    >>> parse_pattern("op -LANCH> kernel")
-    Traceback (most recent call last):
-    htagraph.errors.QueryError: character 5 of the pattern: expected a kind of edge, ...
-        op -LANCH> kernel
-            ^
-    """
+    """Patterns and hops of a text, in turn."""
     return _Reader(text).chain()
 
 

@@ -60,18 +60,10 @@ def _of_lanes(dag: Dag, ids: tuple[int | str, ...], name: Names) -> Bools:
 
 @dataclass(frozen=True)
 class Condition:
-    """A column of events compared with one of some values.
+    """A column of events compared with one of some values."""
 
-    Parameters
-    ----------
-    column : str
-        One of `NUMBERS` or `TEXTS`.
-    sign : str
-        One of `SIGNS`; of texts, and of several values, only ``=`` and ``!=``.
-    """
-
-    column: str
-    sign: str
+    column: str  # One of `NUMBERS` or `TEXTS`
+    sign: str  # One of `SIGNS`; of texts, and of several values, only ``=`` and ``!=``
     values: tuple[int | str | re.Pattern[str], ...]
 
     def mask(self, dag: Dag) -> Bools:
@@ -102,13 +94,7 @@ _PLAIN = re.compile(r"[\w.:#*?]+", re.ASCII)
 
 
 def written(name: Names) -> str:
-    r"""A name as a pattern has it.
-
-    Examples
-    --------
-    >>> print(written(("aten::mm", "Memcpy HtoD*", re.compile("a/b"))))
-    aten::mm|"Memcpy HtoD*"|/a\/b/
-    """
+    r"""A name as a pattern has it."""
     if isinstance(name, tuple):
         return "|".join(map(written, name))
     if isinstance(name, re.Pattern):

@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather, ranges
-from htagraph.algorithms.matching import last_before
-from htagraph.algorithms.nesting import nest
-from htagraph.algorithms.tiling import check_tiling
+from htagraph.arrays.codes import gather, ranges
+from htagraph.arrays.intervals import check_tiling
+from htagraph.arrays.matching import last_before
+from htagraph.arrays.nesting import nest
 from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -46,23 +46,13 @@ _NONE, _FRAME_ITSELF, _CALL, _AFTER_CALL = range(4)
 
 
 class CodePieces(NamedTuple):
-    """Parts of stretches of host time in which one line runs; they tile the stretches.
+    """Parts of stretches of host time in which one line runs; they tile the stretches."""
 
-    Parameters
-    ----------
-    stretch : ndarray of shape (k,), dtype=int64
-        Row of the stretch of each piece.
-    line : ndarray of shape (k,), dtype=object
-        ``train.py:5 in hook``; empty if unknown.
-    topic : ndarray of shape (k,), dtype=int8
-        Topic of the innermost frame that has one, -1 for none.
-    """
-
-    stretch: I64
+    stretch: I64  # Of shape (k,). Row of the stretch of each piece.
     start_ns: I64
     end_ns: I64
-    line: Texts
-    topic: I8
+    line: Texts  # Of shape (k,). ``train.py:5 in hook``; empty if unknown.
+    topic: I8  # Of shape (k,). Topic of the innermost frame that has one, -1 for none.
 
 
 class _Frames(NamedTuple):
@@ -159,10 +149,7 @@ def code_pieces(
 ) -> CodePieces:
     """Stretches of host time, cut where another line of Python code begins to run.
 
-    Parameters
-    ----------
-    topics : mapping of int to re.Pattern
-        Names of frames that tell what all code below them does, by number.
+    `topics`: names of frames that tell what all code below them does, by number.
     """
     events, (lane, start_ns, end_ns, op) = dag.events, stretches
     every = np.arange(len(lane))

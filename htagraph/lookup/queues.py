@@ -1,34 +1,39 @@
-"""Devices or streams with work, numbered, and which work comes next in each."""
+"""Devices or streams with work, numbered, and which work comes next in each.
+
+Which classes of work run at once on each device: stretches of time that tile the window.
+
+Host calls that wait for the device, and whether the graph has what they waited for.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import last_before
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, States, check_tiling, states
+from htagraph.arrays.matching import last_before
 from htagraph.errors import QueryError
-from htagraph.lookup.naming import spelling
-from htagraph.model.arrays import I64
+from htagraph.lookup.attribution import spelling
+from htagraph.lookup.windowed import device_work
+from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import EdgeKind, KernelClass, among
+from htagraph.model.window import Window
 
 
 @dataclass(frozen=True)
 class Queues:
-    """The devices, or the streams, that have work.
+    """The devices, or the streams, that have work."""
 
-    Parameters
-    ----------
-    device, stream : ndarray of shape (n_queues,), dtype=int64
-        Ascending; `stream` is -1 where a queue is a whole device.
-    of_event : ndarray of shape (n_events,), dtype=int64
-        Queue of each piece of device work, -1 elsewhere.
-    """
-
+    # device, stream: of shape (n_queues,). Ascending; `stream` is -1 where a queue is a whole
+    # device.
     device: I64
     stream: I64
-    of_event: I64
+    of_event: I64  # Of shape (n_events,). Queue of each piece of device work, -1 elsewhere.
 
     def __len__(self) -> int:
         """Number of queues."""
@@ -73,3 +78,89 @@ def queues(dag: Dag, per: str = "device") -> Queues:
     of_event[rows] = number
     found_device, found_stream = np.divmod(packed, max(len(streams), 1))
     return Queues(found_device - 1, streams[found_stream] if len(streams) else packed, of_event)
+
+
+CLASSES = (KernelClass.COMPUTE, KernelClass.COMMUNICATION, KernelClass.MEMORY)
+"""Classes of device work: bit ``c`` of a mask says that class ``c`` runs, bit 0 is always set."""
+
+
+def devices_of(dag: Dag) -> I64:
+    """Devices of a trace that have work, ascending."""
+    return np.unique(dag.events.device[dag.events.is_device]).astype(np.int64)
+
+
+def device_states(dag: Dag, window: Window) -> States:
+    """Classes that run at once on each device; the stretches tile the window.
+
+    ::
+
+        stream 7   |   [compute     ]
+        stream 9   |         [nccl      ]
+        class      |   [  1  ][ 1+2 ][2 ]      0 (idle) elsewhere
+
+    ``group`` is the device; bit `KernelClass` of ``mask`` is set where that class runs, bit 0
+    always.
+    """
+    work, devices = device_work(dag, window), devices_of(dag)
+    n = len(devices)
+    found = states(
+        np.concatenate([dag.events.device[work.event].astype(np.int64), devices]),
+        np.concatenate([work.start_ns, np.full(n, window.start_ns)]),
+        np.concatenate([work.end_ns, np.full(n, window.end_ns)]),
+        np.concatenate([dag.classification.kernel_class[work.event], np.zeros(n, dtype=np.int8)]),
+        n_bits=len(KernelClass),
+    )
+    check_tiling(
+        "what runs on a device",
+        found.start,
+        found.end,
+        (np.full(n, window.start_ns), np.full(n, window.end_ns)),
+        np.searchsorted(devices, found.group),
+    )
+    return found
+
+
+def runs(found: States, kernel_class: KernelClass) -> Bools:
+    """Whether a class runs, on each stretch."""
+    return np.asarray((found.mask >> int(kernel_class)) & 1 == 1)
+
+
+def time_by_class(found: States, device: int, start_ns: I64, end_ns: I64) -> dict[str, I64]:
+    """Time of a device in each range by ``idle`` and `CLASSES`, which add up to the range.
+
+    A class counts while none before it runs: communication that no compute hides. `found` covers
+    all ranges.
+    """
+    mine = found.group == device
+    part = np.select(
+        [runs(found, member) for member in CLASSES], list(CLASSES), default=KernelClass.NONE
+    )
+    names = {KernelClass.NONE: "idle"} | {member: member.label for member in CLASSES}
+    return {
+        name: Cover(found.start[rows], found.end[rows]).within(start_ns, end_ns)
+        for member, name in names.items()
+        for rows in [mine & (part == member)]
+    }
+
+
+READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
+"""Operators that read a value back from the device. On CPU tensors they contain no waiting call."""
+
+_SYNCS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
+_LONG_FACTOR = 2
+"""A synchronization that returns at once takes about as long as a launch; more than twice that is a
+wait. Chosen: test_host_waits draws one on each side."""
+
+
+def long_waits(dag: Dag) -> Bools:
+    """Whether each event is a synchronization that took too long to have returned at once."""
+    is_long = dag.events.dur_ns > _LONG_FACTOR * dag.calibration.launch_usual_ns
+    waits: Bools = among(call_meanings(dag.events), _SYNCS) & is_long
+    return waits
+
+
+def is_matched(dag: Dag) -> Bools:
+    """Whether each event is known to have waited for device work."""
+    matched = np.zeros(len(dag.events), dtype=bool)
+    matched[dag.edges.head[dag.edges.kind == EdgeKind.SYNC] >> 1] = True
+    return matched

@@ -3,6 +3,8 @@
 Profilers do not record it; it is estimated from the waves of kernels (`kernel_waves`). Concurrent
 kernels add up, to the whole device at most. Empty parts are charged to the kernels that run then:
 multiprocessors without a block in equal parts, warp slots by the room that each leaves.
+
+Sums over what runs at once, as steps over time, and their integrals: a sweep line.
 """
 
 from __future__ import annotations
@@ -15,25 +17,55 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.occupancy import Limit
-from htagraph.algorithms.running_sums import RunningSums
 from htagraph.errors import GraphError
-from htagraph.lookup.clipping import Clipped, clipped
-from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.launch_geometry import (
     KernelWaves,
     LaunchGeometry,
+    Limit,
     geometry_devices,
     kernel_waves,
     launch_geometry,
 )
+from htagraph.lookup.queues import devices_of
+from htagraph.lookup.windowed import Clipped, clipped
 from htagraph.model.arrays import F64, I8, I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.kinds import EventKind, KernelClass, SlotUse
-from htagraph.model.metrics import NCU
+from htagraph.model.names import NCU
 from htagraph.model.pipe_names import TENSOR_CORE_KERNELS
 from htagraph.model.window import Window
+
+
+class RunningSums:
+    """Sums over intervals that run at once.
+
+    `start`, `end`: ``start <= end``.
+    """
+
+    def __init__(self, start: F64, end: F64) -> None:
+        both = np.concatenate([start, end])
+        self._order = np.argsort(both, kind="stable")
+        self.time = both[self._order]
+        """Instants at which something starts or ends, ascending."""
+        self._place = np.empty(len(both), dtype=np.int64)
+        self._place[self._order] = np.arange(len(both))
+
+    def of(self, values: I64) -> I64:
+        """Sum of the values of what runs, from each instant to the next."""
+        steps = np.concatenate([values, -values])[self._order]
+        total: I64 = np.cumsum(steps)[:-1]
+        return total
+
+    def integral(self, level: npt.NDArray[np.number | np.bool_]) -> F64:
+        """Integral, up to each instant, of what has a value from each instant to the next."""
+        return np.concatenate([[0.0], np.cumsum(level * np.diff(self.time))])[: len(self.time)]
+
+    def over_each(self, integral: F64) -> F64:
+        """Part of an integral that lies in each interval."""
+        first, last = np.split(self._place, 2)
+        return integral[last] - integral[first]
+
 
 _LIMITED_BY = np.array(
     [
@@ -57,21 +89,11 @@ which is reported. Far above rounding, far below any use that a reader would see
 
 
 class SlotShares(NamedTuple):
-    """Use of warp slots while kernels run.
+    """Use of warp slots while kernels run."""
 
-    Parameters
-    ----------
-    kernel : ndarray of shape (n,), dtype=int32
-        Position among the kernels.
-    use : ndarray of shape (n,), dtype=int8
-        Codes of `SlotUse`.
-    time_ns : ndarray of shape (n,), dtype=float64, unit=ns
-        Time of the whole device; adds up to the time in which any kernel runs.
-    """
-
-    kernel: I32
-    use: I8
-    time_ns: F64
+    kernel: I32  # Position among the kernels
+    use: I8  # Codes of `SlotUse`
+    time_ns: F64  # Time of the whole device; adds up to the time in which any kernel runs
 
 
 Curve = tuple[F64, F64]
@@ -80,23 +102,14 @@ Curve = tuple[F64, F64]
 
 @dataclass(frozen=True)
 class SmActivity:
-    """How full one device is in a window.
-
-    Parameters
-    ----------
-    n_sms : int
-        Multiprocessors; 0 if unknown.
-    kernels : Clipped
-        Kernels in the window, in order of time.
-    curves : mapping of str to callable
-        Each returns a curve, which is made anew: all of them take much memory.
-    """
+    """How full one device is in a window."""
 
     device: int
-    n_sms: int
+    n_sms: int  # Multiprocessors; 0 if unknown
     window: Window
-    kernels: Clipped
+    kernels: Clipped  # Kernels in the window, in order of time
     geometry: LaunchGeometry
+    # Each returns a curve, which is made anew: all of them take much memory
     curves: Mapping[str, Callable[[], Curve]]
     _full: _Fullness
 

@@ -115,19 +115,8 @@ def _categories(texts: Sequence[str], codes: npt.NDArray[np.integer]) -> pd.Cate
 def answer_sql(query: str, views: Views, table: Callable[[str], pd.DataFrame]) -> pd.DataFrame:
     """Answer to one SELECT, WITH or EXPLAIN.
 
-    Parameters
-    ----------
-    views : mapping
-        The columns of each table.
-    table : callable
-        Makes the table of a name; only called for those that the query names.
-
-    Raises
-    ------
-    QueryError
-        If it is no such statement, names what does not exist, or takes too much time or memory.
-    MissingEventsError
-        If DuckDB is not installed.
+    `views`: the columns of each table. `table`: makes the table of a name; only called for those
+    that the query names.
     """
     try:
         import duckdb  # noqa: PLC0415  deferred: an extra

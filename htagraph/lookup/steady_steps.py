@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import distinct, sum_by_code
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import distinct, sum_by_code
 from htagraph.lookup.steps import last_begun, step_events
 from htagraph.model.api_calls import POLLS
 from htagraph.model.arrays import I64, Bools
@@ -49,57 +49,36 @@ _DEVIATIONS = 3 * 1.4826
 
 @dataclass(frozen=True)
 class StepParts:
-    """The steps, each in two parts: its range, and from there to the next step.
+    """The steps, each in two parts: its range, and from there to the next step."""
 
-    Parameters
-    ----------
-    step : ndarray of shape (n,), dtype=int64
-        Event of each step, in order of time.
-    start_ns, end_ns, next_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Bounds of the two parts; the second part of the last step is empty.
-    event : ndarray of shape (k,), dtype=int64
-        Events on the thread of their step, and device work launched there; without steps and polls.
-    part : ndarray of shape (k,), dtype=int64
-        Part in which each event begins: ``2 * step`` or ``2 * step + 1``.
-    """
-
-    step: I64
+    step: I64  # Event of each step, in order of time
+    # start_ns, end_ns, next_ns: bounds of the two parts; the second part of the last step is empty
     start_ns: I64
     end_ns: I64
     next_ns: I64
+    # Of shape (k,). Events on the thread of their step, and device work launched there; without
+    # steps and polls.
     event: I64
-    part: I64
+    part: I64  # Of shape (k,). Part in which each event begins: ``2 * step`` or ``2 * step + 1``.
 
 
 @dataclass(frozen=True)
 class SteadySteps:
-    """Which steps are typical.
-
-    Parameters
-    ----------
-    compared_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Length to the start of the next step; after the last step, the median gap is added.
-    n_different : ndarray of shape (n,), dtype=int64
-        Events more or fewer than in the typical step, name by name.
-    kind : ndarray of shape (n,), dtype=int64
-        What each does: steps of one number do the same work in the same named ranges.
-    is_same_work, is_same_length : ndarray of shape (n,), dtype=bool
-        `n_different` is small; the length is near the median of the steps of the same work.
-    is_steady : ndarray of shape (n,), dtype=bool
-        Both; for no step if fewer than `FEWEST_ALIKE` are.
-    usual : int
-        The steady step of median length, the shorter of two; not the trace's first, if others are
-        left, since nothing was prepared for it. Without steady steps, the same of those of the
-        same work; -1 without steps.
-    """
+    """Which steps are typical."""
 
     parts: StepParts
+    # Length to the start of the next step; after the last step, the median gap is added
     compared_ns: I64
-    n_different: I64
-    kind: I64
+    n_different: I64  # Events more or fewer than in the typical step, name by name
+    kind: I64  # What each does: steps of one number do the same work in the same named ranges
+    # is_same_work, is_same_length: `n_different` is small; the length is near the median of the
+    # steps of the same work
     is_same_work: Bools
     is_same_length: Bools
-    is_steady: Bools
+    is_steady: Bools  # Both; for no step if fewer than `FEWEST_ALIKE` are
+    # The steady step of median length, the shorter of two; not the trace's first, if others are
+    # left, since nothing was prepared for it. Without steady steps, the same of those of the same
+    # work; -1 without steps.
     usual: int
 
     @property

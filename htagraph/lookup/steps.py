@@ -1,17 +1,25 @@
-"""Steps of a trace: all, those in a window, and the step at a time."""
+"""Steps of a trace: all, those in a window, and the step at a time.
+
+Host ranges by their names, and their windows.
+"""
 
 from __future__ import annotations
+
+import re
+from typing import SupportsIndex, get_args
 
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
+from htagraph.arrays.codes import gather
+from htagraph.errors import QueryError, WindowNotFoundError
 from htagraph.model.arrays import I64
+from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.frames import STEPS
 from htagraph.model.kinds import EventKind
-from htagraph.model.step_markers import STEP_MARKERS, without_step_number
-from htagraph.model.window import Window
+from htagraph.model.names import STEP_MARKERS, without_step_number
+from htagraph.model.window import Window, WindowClock
 
 
 def find_steps(events: EventTable) -> pd.DataFrame:
@@ -59,14 +67,7 @@ def steps_in(events: EventTable, window: Window) -> pd.DataFrame:
 
 
 def step_at(steps: pd.DataFrame, ts_ns: I64) -> I64:
-    """Row of the step at each time, -1 for none; of steps that overlap, the last begun.
-
-    Examples
-    --------
-    >>> steps = pd.DataFrame({"start_ns": [10, 20], "dur_ns": [15, 5]})
-    >>> step_at(steps, np.array([0, 12, 22, 25])).tolist()
-    [-1, 0, 1, -1]
-    """
+    """Row of the step at each time, -1 for none; of steps that overlap, the last begun."""
     start_ns = steps["start_ns"].to_numpy(np.int64)
     return last_begun(start_ns, start_ns + steps["dur_ns"].to_numpy(np.int64), ts_ns)
 
@@ -80,11 +81,90 @@ def last_begun(start_ns: I64, end_ns: I64, ts_ns: I64) -> I64:
 
 
 def without_numbers(names: pd.Series[str]) -> pd.Series[str]:
-    """Names without the numbers of the profiler's steps.
-
-    Examples
-    --------
-    >>> without_numbers(pd.Series(["ProfilerStep#12", "aten::mm"])).tolist()
-    ['ProfilerStep', 'aten::mm']
-    """
+    """Names without the numbers of the profiler's steps."""
     return names.map({name: without_step_number(name) for name in names.unique()})
+
+
+def is_annotation(dag: Dag, name: str) -> bool:
+    """Whether an annotation of the host is really called so."""
+    events, code = dag.events, dag.events.symbols.code(name)
+    return code >= 0 and bool(np.any((events.name == code) & (events.kind == EventKind.ANNOTATION)))
+
+
+def named_ranges(dag: Dag, name: str | re.Pattern[str]) -> I64:
+    """Host ranges with a name, else those that match it, in order of time.
+
+    Operators count only if no annotation matches.
+    """
+    events = dag.events
+    code = events.symbols.code(name) if isinstance(name, str) else -1
+    same = events.name == code if code >= 0 else np.zeros(len(events), dtype=bool)
+    matching = events.named(events.symbols.named(name))
+    for wanted in (same, matching):
+        for kind in (EventKind.ANNOTATION, EventKind.OP):
+            rows = np.flatnonzero(wanted & (events.kind == kind))
+            if len(rows):
+                return rows[np.lexsort((-events.dur_ns[rows], events.ts_ns[rows]))]
+    return np.empty(0, dtype=np.int64)
+
+
+def _device_window(dag: Dag, event: int) -> Window:
+    """Span of the device work launched in a host range."""
+    events = dag.events
+    name = events.symbols.texts[events.name[event]]
+    device = np.flatnonzero(events.is_device & (dag.launch >= 0))
+    launched = events.ts_ns[dag.launch[device]]
+    device = device[(launched >= events.ts_ns[event]) & (launched < events.end_ns[event])]
+    if not len(device):
+        raise WindowNotFoundError(
+            f"{name} on the device", [], where="this trace: nothing was launched in it"
+        )
+    last = int(device[np.argmax(events.end_ns[device])])
+    return Window(
+        int(events.ts_ns[device].min()),
+        int(events.end_ns[last]),
+        f"{name} (device)",
+        anchor=2 * last + 1,
+    )
+
+
+def range_window(dag: Dag, event: int) -> Window:
+    """Window of a host range: from its start to its end, which is the window's anchor."""
+    events = dag.events
+    name = events.symbols.texts[events.name[event]]
+    is_step = bool((step_events(events)[0] == event).any())
+    times = int(events.ts_ns[event]), int(events.end_ns[event])
+    return Window(*times, name, anchor=2 * event + 1, n_steps=int(is_step))
+
+
+def instance_window(
+    dag: Dag, rows: I64, wanted: str, *, on: WindowClock = "host", instance: int = 0
+) -> Window:
+    """Window of one of several host ranges, in order of time; see `find_window`.
+
+    `wanted` is their name, for messages.
+    """
+    if on not in get_args(WindowClock):
+        raise QueryError(
+            f"there is no clock {on!r}.", hint=f"one of {', '.join(get_args(WindowClock))}."
+        )
+    if not isinstance(instance, SupportsIndex):
+        raise QueryError(
+            f"instance={instance!r} is not an integer.", hint="instance=0 is the first."
+        )
+    if not -len(rows) <= instance < len(rows):
+        steps = find_steps(dag.events)["name"].tolist()
+        if len(rows):
+            raise WindowNotFoundError(f"{wanted}, instance {instance} of {len(rows)}", steps)
+        raise WindowNotFoundError(wanted, steps, similar=_range_names(dag))
+    event = int(rows[instance])
+    return _device_window(dag, event) if on == "device" else range_window(dag, event)
+
+
+def _range_names(dag: Dag) -> list[str]:
+    """Names of all host ranges, annotations first."""
+    events = dag.events
+    codes = [
+        np.unique(events.name[events.kind == kind]) for kind in (EventKind.ANNOTATION, EventKind.OP)
+    ]
+    return [events.symbols.texts[code] for code in np.concatenate(codes).tolist()]

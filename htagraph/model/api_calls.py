@@ -96,13 +96,7 @@ _MEANINGS = (
 
 
 def meaning_of_call(name: str) -> CallMeaning:
-    """Meaning of a call with this name.
-
-    Examples
-    --------
-    >>> meaning_of_call("cudaStreamSynchronize").name, meaning_of_call("poll").name
-    ('STREAM_SYNC', 'THREAD_WAIT')
-    """
+    """Meaning of a call with this name."""
     found = (meaning for meaning, pattern in _MEANINGS if re.search(pattern, name))
     return next(found, CallMeaning.NONE)
 

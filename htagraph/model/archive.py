@@ -18,12 +18,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.captured import CapturedCalls
 from htagraph.model.dag import Calibration, Classification, Dag, RejectedEdges
 from htagraph.model.devices import DeviceProperties
-from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, LaneTable, SparseColumn
-from htagraph.model.inference import Support
+from htagraph.model.edges import EdgeTable, Support
+from htagraph.model.events import (
+    EVENT_DTYPES,
+    CapturedCalls,
+    EventTable,
+    FlowTable,
+    LaneTable,
+    SparseColumn,
+)
 from htagraph.model.recording import Attachment, Origin, Recording, Repair
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable, Series
@@ -73,10 +78,7 @@ def _edges(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> EdgeTable:
 def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
     """Everything of a graph as arrays.
 
-    Parameters
-    ----------
-    origin : Origin, optional
-        Only a path is kept, not the content.
+    `origin`: only a path is kept, not the content.
     """
     events = dag.events
     path = origin.path if origin is not None else None
@@ -118,13 +120,7 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
 
 
 def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | None]:
-    """A graph, its rank and its origin from what `pack` returned.
-
-    Raises
-    ------
-    KeyError, ValueError
-        If the arrays are not those of a graph, or of another version.
-    """
+    """A graph, its rank and its origin from what `pack` returned."""
     facts = json.loads(_texts("facts", arrays)[0])
     if facts["version"] != VERSION or tuple(facts["rules"]) != Rule.labels():
         raise ValueError(
@@ -175,10 +171,7 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
 def pack_recording(recording: Recording, dag: Dag) -> Arrays:
     """What a recording has beyond its graph, as arrays to be stored with those of `pack`.
 
-    Parameters
-    ----------
-    dag : Dag
-        The graph of its events.
+    `dag`: the graph of its events.
     """
     origin = recording.origin
     facts = {
@@ -200,13 +193,7 @@ def pack_recording(recording: Recording, dag: Dag) -> Arrays:
 
 
 def unpack_recording(arrays: Mapping[str, npt.NDArray[Any]], dag: Dag, rank: int) -> Recording:
-    """The recording behind a graph, from what `pack_recording` returned; its origin has no source.
-
-    Raises
-    ------
-    KeyError, ValueError
-        If the arrays are not those of a recording.
-    """
+    """The recording behind a graph, from what `pack_recording` returned; without a source."""
     facts = json.loads(_texts("recording", arrays)[0])
     ts_ns = dag.events.ts_ns.copy()
     ts_ns[arrays["recording.moved"]] += arrays["recording.moved_ns"]

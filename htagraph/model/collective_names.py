@@ -2,6 +2,8 @@
 
 A new communication library is one line in `COMMUNICATION_KERNELS`, tried in order. Libraries that
 record nothing of their collectives but the names of kernels are in `LIBRARIES`.
+
+Operations of collectives by who waits for whom; what names say is in `collective_names`.
 """
 
 from __future__ import annotations
@@ -97,13 +99,7 @@ _RANKS_IN_NAME = re.compile(
 
 
 def operation_of(name: str) -> str:
-    """The operation that the name of a collective, annotation or kernel says, or "".
-
-    Examples
-    --------
-    >>> operation_of("ncclDevKernel_AllReduce_Sum_f32_RING_LL"), operation_of("aten::mm")
-    ('all_reduce', '')
-    """
+    """The operation that the name of a collective, annotation or kernel says, or ""."""
     lowered = name.lower()
     return next((op for op, pattern in _OPERATIONS.items() if re.search(pattern, lowered)), "")
 
@@ -112,13 +108,6 @@ def library_operation(name: str) -> str:
     """The operation that the name of a kernel of one of the `LIBRARIES` says, or "".
 
     Only the name of the function counts: what is in its angle brackets and parentheses does not.
-
-    Examples
-    --------
-    >>> library_operation("void deep_ep::intranode::cached_notify_combine<8>(void**)")
-    'notify'
-    >>> library_operation("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(int)")
-    'all_reduce'
     """
     function = re.split(r"[<(]", name.replace("(anonymous namespace)", ""), maxsplit=1)[0].lower()
     fits = (op for op, pattern in _LIBRARY_OPERATIONS.items() if re.search(pattern, function))
@@ -126,14 +115,28 @@ def library_operation(name: str) -> str:
 
 
 def ranks_in_name(name: str) -> int:
-    """How many ranks the name of a library kernel says that it is for, or 0.
-
-    Examples
-    --------
-    >>> ranks_in_name("void deep_ep::intranode::combine<__nv_bfloat16, 8, 768>(int)")
-    8
-    >>> ranks_in_name("void deep_ep::internode_ll::dispatch<true, 7168>(int)")
-    0
-    """
+    """How many ranks the name of a library kernel says that it is for, or 0."""
     found = _RANKS_IN_NAME.search(name)
     return int(found[1]) if found else 0
+
+
+RENDEZVOUS = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"),
+    *("notify", "dispatch", "combine"),
+)
+"""Operations in which every rank waits for every other."""
+
+ONE_SIDED = ("dispatch", "combine", "all_to_all", "all_gather")
+"""Operations whose members, in a kernel of a library, end each on its own.
+
+Each waits until all others have started, and ends when its own part has come.
+"""
+
+FROM_ROOT = ("broadcast", "scatter")
+"""Operations in which the others wait for one rank, the root."""
+
+TO_ROOT = ("reduce", "gather")
+"""Operations in which the root waits for the others."""
+
+POINT_TO_POINT = ("send", "recv")
+"""Operations between two ranks."""

@@ -29,23 +29,12 @@ _DOTS = "radial-gradient(circle,{} 1px,transparent 1.3px) 0 0/5px 5px"
 
 
 class Color(NamedTuple):
-    r"""A color of bars, with its hatch.
+    r"""A color of bars, with its hatch."""
 
-    Parameters
-    ----------
-    fill : str
-        Holds on light and on dark paper.
-    ink : str
-        Of text on it.
-    hatch : str
-        As plotly writes it: one of ``/ \ - | + .``, or empty.
-    perfetto : str
-        Text for which viewers of Perfetto choose this fill: they hash it to a hue and a lightness.
-    """
-
-    fill: str
-    ink: str = _BLACK
-    hatch: str = ""
+    fill: str  # Holds on light and on dark paper
+    ink: str = _BLACK  # Of text on it
+    hatch: str = ""  # As plotly writes it: one of ``/ \ - | + .``, or empty
+    # Text for which viewers of Perfetto choose this fill: they hash it to a hue and a lightness
     perfetto: str = ""
 
     @property
@@ -55,13 +44,7 @@ class Color(NamedTuple):
 
     @property
     def css(self) -> str:
-        """Background in CSS.
-
-        Examples
-        --------
-        >>> Color("#ff0000").css, Color("#ff0000", hatch="-").css.partition("),")[2]
-        ('#ff0000', '#ff0000')
-        """
+        """Background in CSS."""
         if self.hatch == ".":
             return f"{_DOTS.format(self.lines)},{self.fill}"
         lines = (_GRADIENT.format(angle, self.lines) for angle in _ANGLES.get(self.hatch, ()))

@@ -28,13 +28,7 @@ _ACRONYMS = {"gpu": "GPU", "sm": "SM"}
 
 
 def schema_of(question: str, *, of_job: bool = False) -> Schema:
-    """Schema of the answer to a question; that of a job may lack the column ``rank``.
-
-    Examples
-    --------
-    >>> schema_of("collectives").name, schema_of("collectives", of_job=True).name
-    ('COLLECTIVES', 'MATCHED_COLLECTIVES')
-    """
+    """Schema of the answer to a question; that of a job may lack the column ``rank``."""
     name = question.upper()
     return SCHEMAS.get(f"MATCHED_{name}" if of_job else name, SCHEMAS[name])
 
@@ -51,13 +45,7 @@ def _known() -> dict[tuple[str, bool], Column]:
 
 
 def quantity(name: str, values: pd.Series[Any] | npt.NDArray[Any]) -> Quantity:
-    """What the values of a column are, whether or not a schema has it.
-
-    Examples
-    --------
-    >>> [str(quantity(name, pd.Series([1]))) for name in ("start_ns", "any_ns", "n_events", "any")]
-    ['instant', 'duration', 'count', 'number']
-    """
+    """What the values of a column are, whether or not a schema has it."""
     if str(values.dtype) == "category":
         return Quantity.LABEL
     kind = values.dtype.kind
@@ -68,13 +56,7 @@ def quantity(name: str, values: pd.Series[Any] | npt.NDArray[Any]) -> Quantity:
 
 
 def heading(name: str) -> str:
-    """Heading of a column: what its schema says, else its name in words, without the unit.
-
-    Examples
-    --------
-    >>> heading("n_segments"), heading("sm_share"), heading("n_last")
-    ('segments', 'SM share', 'times last')
-    """
+    """Heading of a column: what its schema says, else its name in words, without the unit."""
     columns = _known()
     known = columns.get((name, False)) or columns.get((name, True))
     if known and known.heading:

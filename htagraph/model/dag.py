@@ -8,12 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from htagraph.model.arrays import I8, I32, I64, Bools
-from htagraph.model.captured import CAPTURED_LAUNCH
-from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EventTable
-from htagraph.model.frozen import brief, freeze
-from htagraph.model.inference import Support
+from htagraph.model.arrays import I8, I32, I64, Bools, brief, freeze
+from htagraph.model.edges import EdgeTable, Support
+from htagraph.model.events import CAPTURED_LAUNCH, EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 from htagraph.model.recording import Repair
 from htagraph.model.units import human_duration
@@ -23,40 +20,29 @@ from htagraph.model.window import Window
 @brief
 @dataclass(frozen=True)
 class Calibration:
-    """Scales that the compiler measured on the trace itself.
+    """Scales that the compiler measured on the trace itself."""
 
-    Parameters
-    ----------
-    launch_latency_ns : int, unit=ns
-        L0: a low percentile of the delay from launch call to device start on an idle device; with
-        few such launches, at most what the durations of launch calls suggest.
-    launch_usual_ns : int, unit=ns
-        Delay up to which a launch counts as overhead, a multiple of that; beyond, its time is an
-        unknown wait.
-    stream_floor_ns, stream_usual_ns : int, unit=ns
-        G0 and its limit: the same for gaps between back-to-back device events of a stream.
-    clock_shift_ns : int, unit=ns
-        Added to device times so that no device event starts before its launch call and, if
-        possible, none ends after the call that waited for it.
-    clock_steps : tuple of (int, int), unit=ns
-        Device times from which another shift holds, and that shift, if clocks drift; always in gaps
-        of the device.
-    clock_overlap_ns : int, unit=ns
-        How much waits still end before what they waited for, if no shift fits both.
-    clock_apart_ns : int, unit=ns
-        How much more waits end before it, if several end long before: a clock was set.
-    n_idle_launches : int
-        Launches onto an idle device, from which the launch latency was measured.
-    """
-
+    # L0: a low percentile of the delay from launch call to device start on an idle device; with few
+    # such launches, at most what the durations of launch calls suggest
     launch_latency_ns: int = 0
+    # Delay up to which a launch counts as overhead, a multiple of that; beyond, its time is an
+    # unknown wait
     launch_usual_ns: int = 0
+    # stream_floor_ns, stream_usual_ns: G0 and its limit: the same for gaps between back-to-back
+    # device events of a stream
     stream_floor_ns: int = 0
     stream_usual_ns: int = 0
+    # Added to device times so that no device event starts before its launch call and, if possible,
+    # none ends after the call that waited for it
     clock_shift_ns: int = 0
+    # In ns. Device times from which another shift holds, and that shift, if clocks drift; always in
+    # gaps of the device.
     clock_steps: tuple[tuple[int, int], ...] = ()
+    # How much waits still end before what they waited for, if no shift fits both
     clock_overlap_ns: int = 0
+    # How much more waits end before it, if several end long before: a clock was set
     clock_apart_ns: int = 0
+    # Launches onto an idle device, from which the launch latency was measured
     n_idle_launches: int = 0
 
     def __post_init__(self) -> None:
@@ -64,14 +50,7 @@ class Calibration:
         object.__setattr__(self, "clock_steps", tuple((at, by) for at, by in self.clock_steps))
 
     def shift_at(self, ts_ns: I64) -> I64:
-        """Shift that is already included in device times.
-
-        Examples
-        --------
-        >>> calibration = Calibration(clock_shift_ns=5, clock_steps=((100, 3),))
-        >>> calibration.shift_at(np.array([99, 100])).tolist()
-        [5, 3]
-        """
+        """Shift that is already included in device times."""
         since = np.array([at for at, _ in self.clock_steps], dtype=np.int64)
         shifts = np.array([self.clock_shift_ns, *(by for _, by in self.clock_steps)])
         return shifts[np.searchsorted(since, ts_ns, side="right")].astype(np.int64)
@@ -89,17 +68,10 @@ class Calibration:
 @brief
 @dataclass(frozen=True)
 class Classification:
-    """Class of each piece of device work, and the rule that decided.
+    """Class of each piece of device work, and the rule that decided."""
 
-    Parameters
-    ----------
-    kernel_class : ndarray of shape (n_events,), dtype=int8
-        Codes of `KernelClass`; NONE for host events.
-    rule : ndarray of shape (n_events,), dtype=int8
-        Position in `rules`, which are in the order tried; -1 for host events.
-    """
-
-    kernel_class: I8
+    kernel_class: I8  # Of shape (n_events,). Codes of `KernelClass`; NONE for host events.
+    # Of shape (n_events,). Position in `rules`, which are in the order tried; -1 for host events.
     rule: I8
     rules: tuple[str, ...]
 
@@ -107,67 +79,42 @@ class Classification:
 @brief
 @dataclass(frozen=True)
 class RejectedEdges:
-    """Edges that would run backward in time: kept with their skew, never used.
-
-    Parameters
-    ----------
-    skew_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        ``ts(tail) - ts(head)``, ``> 0``; 0 for an edge left out to break a cycle at one instant.
-    """
+    """Edges that would run backward in time: kept with their skew, never used."""
 
     edges: EdgeTable
+    # ``ts(tail) - ts(head)``, ``> 0``; 0 for an edge left out to break a cycle at one instant
     skew_ns: I64
 
 
 @brief
 @dataclass(frozen=True)
 class Dag:
-    """Events and edges of one rank, and the binding edge of every node.
+    """Events and edges of one rank, and the binding edge of every node."""
 
-    Parameters
-    ----------
-    events : EventTable
-        With the device clock shifted by `calibration`.
-    edges : EdgeTable
-        Sorted by head, then by kind; all forward in time.
-    parent : ndarray of shape (n_events,), dtype=int32
-        Innermost host event that encloses a host event on its thread, -1 for none.
-    launch : ndarray of shape (n_events,), dtype=int32
-        Runtime call that enqueued a device event, -1 for none.
-    order : ndarray of shape (n_graph_nodes,), dtype=int32
-        Topological order of the nodes: by time, then by the edges that take no time.
-    binding : ndarray of shape (2 * n_events,), dtype=int32
-        Edge into each node with the latest arrival, -1 for none.
-    is_work : ndarray of shape (n_events,), dtype=bool
-        Device work, and host events of the threads that run the profiler's steps; without steps,
-        of all threads that do more than poll (a watchdog's ``cudaEventQuery``). Only work can begin
-        or end a window.
-    span : Window
-        The whole trace: from the first start to the last end of work.
-    notes : mapping of str to int
-        Counts for `quality()`, and of what was skipped when the trace was read.
-    support : tuple of Support
-        What inferred edges rest on.
-    repairs : tuple of Repair
-        Of the file that the events were read from.
-    data_loading : tuple of str
-        Globs of host ranges that load data, besides those with usual names.
-    """
-
-    events: EventTable
-    edges: EdgeTable
+    events: EventTable  # With the device clock shifted by `calibration`
+    edges: EdgeTable  # Sorted by head, then by kind; all forward in time
+    # Of shape (n_events,). Innermost host event that encloses a host event on its thread, -1 for
+    # none.
     parent: I32
-    launch: I32
+    launch: I32  # Of shape (n_events,). Runtime call that enqueued a device event, -1 for none.
     classification: Classification
+    # Of shape (n_graph_nodes,). Topological order of the nodes: by time, then by the edges that
+    # take no time.
     order: I32
+    # Of shape (2 * n_events,). Edge into each node with the latest arrival, -1 for none.
     binding: I32
     calibration: Calibration
     rejected: RejectedEdges
+    # Of shape (n_events,). Device work, and host events of the threads that run the profiler's
+    # steps; without steps, of all threads that do more than poll (a watchdog's ``cudaEventQuery``).
+    # Only work can begin or end a window.
     is_work: Bools
-    span: Window
+    span: Window  # The whole trace: from the first start to the last end of work
+    # Counts for `quality()`, and of what was skipped when the trace was read
     notes: Mapping[str, int] = field(default_factory=dict)
-    support: tuple[Support, ...] = ()
-    repairs: tuple[Repair, ...] = ()
+    support: tuple[Support, ...] = ()  # What inferred edges rest on
+    repairs: tuple[Repair, ...] = ()  # Of the file that the events were read from
+    # Globs of host ranges that load data, besides those with usual names
     data_loading: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

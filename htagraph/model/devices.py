@@ -27,31 +27,20 @@ _RESERVES_SHARED = 8
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """A device described in a file; 0 and ``""`` for what is not recorded.
+    """A device described in a file; 0 and ``""`` for what is not recorded."""
 
-    Parameters
-    ----------
-    device : int
-        Its number, as in ``EventTable.device``.
-    n_sms : int
-        Streaming multiprocessors (compute units).
-    warp_size : int
-        Threads of a warp (wavefront).
-    threads_per_sm, blocks_per_sm, registers_per_sm, shared_memory_per_sm : int
-        Limits of one multiprocessor; shared memory in bytes.
-    compute_major, compute_minor : int
-        Compute capability; -1 if not recorded.
-    """
-
-    device: int
+    device: int  # Its number, as in ``EventTable.device``
     name: str = ""
-    n_sms: int = 0
-    warp_size: int = 0
+    n_sms: int = 0  # Streaming multiprocessors (compute units)
+    warp_size: int = 0  # Threads of a warp (wavefront)
+    # threads_per_sm, blocks_per_sm, registers_per_sm, shared_memory_per_sm: limits of one
+    # multiprocessor; shared memory in bytes
     threads_per_sm: int = 0
     blocks_per_sm: int = 0
     registers_per_sm: int = 0
     shared_memory_per_sm: int = 0
     memory_bytes: int = 0
+    # compute_major, compute_minor: compute capability; -1 if not recorded
     compute_major: int = -1
     compute_minor: int = -1
 
@@ -67,13 +56,7 @@ class DeviceProperties:
 
     @property
     def most_blocks_per_sm(self) -> int:
-        """Most blocks on one at once: as recorded, else by compute capability.
-
-        Examples
-        --------
-        >>> DeviceProperties(0, warp_size=32, compute_major=8, compute_minor=9).most_blocks_per_sm
-        24
-        """
+        """Most blocks on one at once: as recorded, else by compute capability."""
         if self.blocks_per_sm or not self.is_nvidia:
             return self.blocks_per_sm or _MOST_BLOCKS
         of_all = _FEWER_BLOCKS.get((self.compute_major, None), _MOST_BLOCKS)

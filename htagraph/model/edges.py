@@ -2,6 +2,8 @@
 
 An edge goes from a tail node to a head node forward in time. Its lag is the time that the head
 needs after the tail even if nothing else delays it: ``ts(tail) + lag <= ts(head)``.
+
+Inferred dependencies: what each rests on, so that a reader can judge it.
 """
 
 from __future__ import annotations
@@ -9,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
-from htagraph.model.arrays import I8, I32, I64, Bools, Texts
-from htagraph.model.frozen import brief, empty, freeze
+from htagraph.model.arrays import I8, I32, I64, Bools, Texts, brief, empty, freeze
 from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
@@ -26,27 +27,17 @@ _KIND_OF_RULE = Rule.kinds()
 @brief
 @dataclass(frozen=True)
 class EdgeTable:
-    """Edges as a struct of read-only columns.
+    """Edges as a struct of read-only columns."""
 
-    Parameters
-    ----------
-    tail, head : ndarray of shape (n_edges,), dtype=int32
-        Nodes (``2 * event`` or ``2 * event + 1``).
-    kind : ndarray of shape (n_edges,), dtype=int8
-        Codes of `EdgeKind`.
-    lag_ns : ndarray of shape (n_edges,), dtype=int64, unit=ns
-        Shortest possible time from tail to head, ``>= 0``.
-    event : ndarray of shape (n_edges,), dtype=int32
-        Event that the time of the edge belongs to, -1 for none (a host gap).
-    rule : ndarray of shape (n_edges,), dtype=int8
-        Codes of the `Rule` that made the edge.
-    """
-
+    # tail, head: of shape (n_edges,). Nodes (``2 * event`` or ``2 * event + 1``).
     tail: I32 = field(default_factory=empty(np.int32))
     head: I32 = field(default_factory=empty(np.int32))
-    kind: I8 = field(default_factory=empty(np.int8))
+    kind: I8 = field(default_factory=empty(np.int8))  # Of shape (n_edges,). Codes of `EdgeKind`.
+    # Of shape (n_edges,). Shortest possible time from tail to head, ``>= 0``.
     lag_ns: I64 = field(default_factory=empty(np.int64))
+    # Of shape (n_edges,). Event that the time of the edge belongs to, -1 for none (a host gap).
     event: I32 = field(default_factory=empty(np.int32))
+    # Of shape (n_edges,). Codes of the `Rule` that made the edge.
     rule: I8 = field(default_factory=empty(np.int8))
 
     def __post_init__(self) -> None:
@@ -123,3 +114,34 @@ class EdgeTable:
     def rule_names(self) -> Texts:
         """The rule of each edge as text."""
         return np.array(Rule.labels(), dtype=object)[self.rule]
+
+
+@dataclass(frozen=True)
+class Support:
+    """Evidence for one inferred dependency between two places of a program.
+
+    A place is a kernel's name with its stream and its position, or a host range.
+    """
+
+    rule: Rule  # That made the edges
+    # source, target: the places: what was waited for, and what waited
+    source: str
+    target: str
+    n_matched: int  # How often the target waited and the source ended where the rule wants it
+    n_all: int  # How often the target waited
+    # distance_ns, spread_ns: median time from the source's end to the target, and the range of
+    # those that matched
+    distance_ns: int
+    spread_ns: int
+    chance: float  # Share of random instants that would have matched as well
+    # Tells what was learned in the graph of another part of the trace; empty where each part learns
+    # by itself
+    key: str = ""
+
+
+class Inferred(NamedTuple):
+    """What a pass of inference found."""
+
+    edges: EdgeTable = EdgeTable()
+    # One for each pair of places that was learnt; empty where a rule judges every event by itself
+    support: tuple[Support, ...] = ()

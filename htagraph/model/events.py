@@ -2,6 +2,8 @@
 
 Event ``e`` has node ``2e`` (its start) and node ``2e + 1`` (its end); there is no node table. Rows
 are in file order, so that a row can be traced back to the bytes it came from.
+
+Host calls of the capture of CUDA and HIP graphs, which a replay does not run again.
 """
 
 from __future__ import annotations
@@ -15,14 +17,69 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.model.arrays import I8, I32, I64, Bools, Texts
-from htagraph.model.captured import CapturedCalls
+from htagraph.model.arrays import I8, I32, I64, Bools, Texts, brief, empty, freeze
 from htagraph.model.devices import DeviceProperties
-from htagraph.model.frozen import brief, empty, freeze
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.samples import SampleTable
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
+
+CAPTURED_LAUNCH = "captured_launch"
+"""Sparse column of replayed device work: the row of `CapturedCalls` that launched it."""
+
+CAPTURED_DTYPES: dict[str, type[np.generic]] = {
+    "ts_ns": np.int64,
+    "dur_ns": np.int64,
+    "kind": np.int8,
+    "name": np.int32,
+    "lane": np.int32,
+    "parent": np.int32,
+    "arg_dims": np.int32,
+    "arg_types": np.int32,
+    "arg_strides": np.int32,
+    "arg_values": np.int32,
+    "sequence": np.int64,
+    "fwd_thread": np.int64,
+}
+"""The columns."""
+
+
+@brief
+@dataclass(frozen=True)
+class CapturedCalls:
+    """Launches that were captured, the operators around them, and the frames of modules.
+
+    Rows follow those of the `EventTable` that holds them: call ``i`` is event ``n_events + i`` of
+    `Dag.unrolled`.
+    """
+
+    # ts_ns, dur_ns: on the clock of the capture, which may be another run
+    ts_ns: I64 = field(default_factory=empty(np.int64))
+    dur_ns: I64 = field(default_factory=empty(np.int64))
+    # Codes of `EventKind`: operators, API calls and Python frames
+    kind: I8 = field(default_factory=empty(np.int8))
+    name: I32 = field(default_factory=empty(np.int32))  # Codes of the events' symbols
+    # Number of the thread among those of the captures
+    lane: I32 = field(default_factory=empty(np.int32))
+    # Row of the innermost operator around each operator and launch, -1 for none
+    parent: I32 = field(default_factory=empty(np.int32))
+    # arg_dims, arg_types, arg_strides, arg_values: codes of the events' lists, -1 for none
+    arg_dims: I32 = field(default_factory=empty(np.int32))
+    arg_types: I32 = field(default_factory=empty(np.int32))
+    arg_strides: I32 = field(default_factory=empty(np.int32))
+    arg_values: I32 = field(default_factory=empty(np.int32))
+    # sequence, fwd_thread: as the columns of events, -1 for none
+    sequence: I64 = field(default_factory=empty(np.int64))
+    fwd_thread: I64 = field(default_factory=empty(np.int64))
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        freeze(self)
+
+    def __len__(self) -> int:
+        """Number of calls."""
+        return len(self.ts_ns)
+
 
 EVENT_DTYPES: dict[str, type[np.generic]] = {
     "ts_ns": np.int64,
@@ -46,26 +103,18 @@ LIST_COLUMNS = ("arg_dims", "arg_types", "arg_strides", "arg_values")
 @brief
 @dataclass(frozen=True)
 class LaneTable:
-    """The (pid, tid) pairs of a trace: host threads and device streams as the file names them.
+    """The (pid, tid) pairs of a trace: host threads and device streams as the file names them."""
 
-    Parameters
-    ----------
-    pid, tid : tuple of int or str
-        As in the file; numeric text is an int.
-    process, thread : tuple of str
-        Names from the file's metadata events, ``""`` for none.
-    process_sort, thread_sort : tuple of int
-        Sort indices from the metadata events, 0 for none.
-    process_labels : tuple of str
-        Labels from the metadata events (``CPU``, ``GPU 0``), ``""`` for none.
-    """
-
+    # pid, tid: as in the file; numeric text is an int
     pid: tuple[int | str, ...] = ()
     tid: tuple[int | str, ...] = ()
+    # process, thread: names from the file's metadata events, ``""`` for none
     process: tuple[str, ...] = ()
     thread: tuple[str, ...] = ()
+    # process_sort, thread_sort: sort indices from the metadata events, 0 for none
     process_sort: tuple[int, ...] = ()
     thread_sort: tuple[int, ...] = ()
+    # Labels from the metadata events (``CPU``, ``GPU 0``), ``""`` for none
     process_labels: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -81,18 +130,10 @@ class LaneTable:
 @brief
 @dataclass(frozen=True)
 class SparseColumn:
-    """A column that few events have.
+    """A column that few events have."""
 
-    Parameters
-    ----------
-    event : ndarray of shape (n,), dtype=int64
-        Rows with a value, ascending, each once.
-    value : ndarray of shape (n,)
-        int64, float64, or int32 codes of the event table's symbols or lists.
-    """
-
-    event: I64
-    value: npt.NDArray[Any]
+    event: I64  # Rows with a value, ascending, each once
+    value: npt.NDArray[Any]  # int64, float64, or int32 codes of the event table's symbols or lists
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -108,25 +149,15 @@ class SparseColumn:
 @brief
 @dataclass(frozen=True)
 class FlowTable:
-    """Flow points (``ph`` s, t, f), except those that only repeat a correlation id.
-
-    Parameters
-    ----------
-    ts_ns, id : ndarray of shape (n,), dtype=int64
-    lane : ndarray of shape (n,), dtype=int32
-    phase : ndarray of shape (n,), dtype=int8
-        0 start (``s``), 1 step (``t``), 2 finish (``f``), 3 finish on the next slice of its lane.
-    category : ndarray of shape (n,), dtype=int32
-        Symbol of ``cat`` (``fwdbwd``).
-    event : ndarray of shape (n,), dtype=int64
-        Event of the point if the file names it; -1 if its lane and time do.
-    """
+    """Flow points (``ph`` s, t, f), except those that only repeat a correlation id."""
 
     ts_ns: I64 = field(default_factory=empty(np.int64))
     id: I64 = field(default_factory=empty(np.int64))
     lane: I32 = field(default_factory=empty(np.int32))
+    # 0 start (``s``), 1 step (``t``), 2 finish (``f``), 3 finish on the next slice of its lane
     phase: I8 = field(default_factory=empty(np.int8))
-    category: I32 = field(default_factory=empty(np.int32))
+    category: I32 = field(default_factory=empty(np.int32))  # Symbol of ``cat`` (``fwdbwd``)
+    # Event of the point if the file names it; -1 if its lane and time do
     event: I64 = field(default_factory=empty(np.int64))
 
     def __post_init__(self) -> None:
@@ -141,53 +172,33 @@ class FlowTable:
 @brief
 @dataclass(frozen=True)
 class EventTable:
-    """Events of one rank, in file order.
+    """Events of one rank, in file order."""
 
-    Parameters
-    ----------
-    ts_ns, dur_ns : ndarray of shape (n_events,), dtype=int64, unit=ns
-        Start (absolute if the file has an absolute base) and duration.
-    kind : ndarray of shape (n_events,), dtype=int8
-        Codes of `EventKind`.
-    name, category : ndarray of shape (n_events,), dtype=int32
-        Codes of `symbols`.
-    lane : ndarray of shape (n_events,), dtype=int32
-        Row of `lanes`.
-    device : ndarray of shape (n_events,), dtype=int32
-        Device of device work, else -1.
-    stream : ndarray of shape (n_events,), dtype=int64
-        Stream of device work, else -1.
-    correlation, external_id : ndarray of shape (n_events,), dtype=int64
-        Ids that link events, of different id spaces: never compared. -1 for none.
-    columns : mapping of str to SparseColumn
-        ``bytes``, ``memory_bandwidth``, ``wait_on_stream``, ``fwd_thread``, ``sequence`` …
-    devices : tuple of DeviceProperties
-        Devices described in the file, each once.
-    samples : SampleTable
-        Counters sampled meanwhile.
-    lists : SymbolTable
-        JSON lists as written: shapes, types, strides and values of operators' inputs.
-    captured : CapturedCalls
-        Calls of the capture of graphs, if its trace was added; no events of this recording.
-    """
-
+    # ts_ns, dur_ns: of shape (n_events,). Start (absolute if the file has an absolute base) and
+    # duration.
     ts_ns: I64
     dur_ns: I64
-    kind: I8
+    kind: I8  # Of shape (n_events,). Codes of `EventKind`.
+    # name, category: of shape (n_events,). Codes of `symbols`.
     name: I32
     category: I32
-    lane: I32
-    device: I32
-    stream: I64
+    lane: I32  # Of shape (n_events,). Row of `lanes`.
+    device: I32  # Of shape (n_events,). Device of device work, else -1.
+    stream: I64  # Of shape (n_events,). Stream of device work, else -1.
+    # correlation, external_id: of shape (n_events,). Ids that link events, of different id spaces:
+    # never compared. -1 for none.
     correlation: I64
     external_id: I64
     symbols: SymbolTable
     lanes: LaneTable
     flows: FlowTable = field(default_factory=FlowTable)
+    # ``bytes``, ``memory_bandwidth``, ``wait_on_stream``, ``fwd_thread``, ``sequence`` …
     columns: Mapping[str, SparseColumn] = field(default_factory=dict)
-    devices: tuple[DeviceProperties, ...] = ()
-    samples: SampleTable = field(default_factory=SampleTable)
+    devices: tuple[DeviceProperties, ...] = ()  # Devices described in the file, each once
+    samples: SampleTable = field(default_factory=SampleTable)  # Counters sampled meanwhile
+    # JSON lists as written: shapes, types, strides and values of operators' inputs
     lists: SymbolTable = field(default_factory=lambda: SymbolTable(()))
+    # Calls of the capture of graphs, if its trace was added; no events of this recording
     captured: CapturedCalls = field(default_factory=CapturedCalls)
 
     def __post_init__(self) -> None:

@@ -17,13 +17,7 @@ from htagraph.model.arrays import I8, Bools
 
 
 def in_words(label: object) -> str:
-    """A label as text: ``untraced code``.
-
-    Examples
-    --------
-    >>> in_words("untraced_code")
-    'untraced code'
-    """
+    """A label as text: ``untraced code``."""
     return str(label).replace("_", " ")
 
 
@@ -77,13 +71,7 @@ def codes(members: Iterable[Vocabulary]) -> I8:
 
 
 def among(column: npt.NDArray[np.integer], members: Iterable[int]) -> Bools:
-    """Whether each code of a column is one of some members.
-
-    Examples
-    --------
-    >>> among(codes([EventKind.OP, EventKind.SYNC]), HOST_KINDS).tolist()
-    [True, False]
-    """
+    """Whether each code of a column is one of some members."""
     out = np.zeros(len(column), dtype=bool)
     for member in members:
         out |= column == member
@@ -237,11 +225,5 @@ _BOUNDS = {
 
 
 def bound_in_words(label: object) -> str:
-    """The label of a bound for people, in the words of causes.
-
-    Examples
-    --------
-    >>> bound_in_words("kernel_gap"), bound_in_words("untraced_code")
-    ('gaps between kernels', 'untraced code')
-    """
+    """The label of a bound for people, in the words of causes."""
     return str(_BOUNDS.get(str(label), in_words(label)))

@@ -30,11 +30,6 @@ def printable(text: str) -> str:
     r"""Text on one line, with a visible character for each control character.
 
     Names in a trace are data: they move no cursor, end no line and can always be encoded.
-
-    Examples
-    --------
-    >>> printable("a\x1b[31mb\nc\x85")
-    'a␛[31mb c�'
     """
     return _UNPRINTABLE.sub(_picture, text)
 
@@ -52,21 +47,7 @@ def _picture(found: re.Match[str]) -> str:
 def name_label(name: str, *, width: int = 48) -> str:
     """Short name: a C++ function without return type, namespaces, template, arguments; `printable`.
 
-    Parameters
-    ----------
-    width : int
-        Longer names lose their middle.
-
-    Examples
-    --------
-    >>> name_label("void at::native::elementwise_kernel<4, at::AddFunctor<float> >(int, float)")
-    'elementwise_kernel'
-    >>> name_label("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128>(Params)")
-    'Kernel<cutlass_80_tensorop_s1688gemm_128x128>'
-    >>> name_label("aten::mm"), name_label("Memcpy HtoD (Pageable -> Device)")
-    ('aten::mm', 'Memcpy HtoD (Pageable -> Device)')
-    >>> name_label("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
-    'DataLoader.__next__'
+    `width`: longer names lose their middle.
     """
     short = name = _NEXT_BATCH.sub(r"DataLoader\1", printable(name))
     is_function = name.endswith((")", ") const")) and _ARGUMENTS.search(name)
@@ -80,13 +61,7 @@ def name_label(name: str, *, width: int = 48) -> str:
 
 
 def track_name(track: str) -> str:
-    """A track for people: a thread is called one; a stream is called so already.
-
-    Examples
-    --------
-    >>> track_name("4200"), track_name("gpu 0 stream 7")
-    ('thread 4200', 'gpu 0 stream 7')
-    """
+    """A track for people: a thread is called one; a stream is called so already."""
     return track if not track or _STREAM.match(track) else f"thread {track}"
 
 
@@ -107,13 +82,6 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     """Short, distinct names; `is_printed_as` finds the name of each.
 
     Where two are the same, they get the first word that only one of them has, else a mark.
-
-    Examples
-    --------
-    >>> distinct_names(["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
-    {'void f<Add>(int)': 'f · Add', 'void f<Mul>(int)': 'f · Mul', 'gemm': 'gemm'}
-    >>> distinct_names(["void f<Add, int>()", "void f<int, Add>()"])
-    {'void f<Add, int>()': 'f · #847d', 'void f<int, Add>()': 'f · #f032'}
     """
     words = {name: dict.fromkeys(_WORD.findall(name)) for name in names}
     alike: dict[str, list[str]] = {}
@@ -132,13 +100,7 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
 
 
 def labels_among(names: Iterable[str], every: Iterable[str], *, width: int = 48) -> dict[str, str]:
-    """Short names that are distinct among all names of a trace, not only among those shown.
-
-    Examples
-    --------
-    >>> labels_among(["void f<Add>(int)"], ["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
-    {'void f<Add>(int)': 'f · Add'}
-    """
+    """Short names that are distinct among all names of a trace, not only among those shown."""
     asked = dict.fromkeys(names)
     shorts = {name_label(name, width=width) for name in asked}
     alike = [name for name in every if name_label(name, width=width) in shorts]
@@ -161,14 +123,7 @@ def _mark(name: str) -> str:
 
 
 def is_printed_as(label: str) -> Callable[[str], bool]:
-    """Test of names by what a table may print for them.
-
-    Examples
-    --------
-    >>> names = ["void f<Add>(int)", "void f<Mul>(int)", "gemm"]
-    >>> [list(filter(is_printed_as(label), names)) for label in ("f", "f · Mul", "g…m")]
-    [['void f<Add>(int)', 'void f<Mul>(int)'], ['void f<Mul>(int)'], ['gemm']]
-    """
+    """Test of names by what a table may print for them."""
     regex = re.compile(".*".join(map(re.escape, label.split(CUT))))
     is_told = _DOT.strip() in label or CUT in label
 

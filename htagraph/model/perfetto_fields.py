@@ -2,9 +2,32 @@
 
 Those take 9 us per packet. Compiled code needs plain integers; a test compares each of them with
 the schema.
+
+What the slices of a Perfetto trace cannot hold, as one more packet, so that it can be read back.
+
+Events have a place in their file, lanes have ids that no process can have, a device has properties.
+All of that is in one field of one packet, which viewers ignore::
+
+    zlib( length of the facts | facts as JSON | columns, one after the other )
+
+A column is written as differences of its values, by planes of bytes: nearly constant columns
+compress to almost nothing.
 """
 
 from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from htagraph.model.arrays import I64
+from htagraph.model.dag import Dag
+from htagraph.model.recording import Origin
 
 TRACE_PACKET = 1
 
@@ -65,3 +88,94 @@ SEQ_INCREMENTAL_STATE_CLEARED, SEQ_NEEDS_INCREMENTAL_STATE = 1, 2
 BUILTIN_CLOCK_REALTIME, BUILTIN_CLOCK_BOOTTIME = 1, 6
 EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
 PROCESS_ORDERING_EXPLICIT = 1
+
+
+FIELD = 77_710
+"""Field of a packet; far from those that Perfetto numbers, and from its ranges of extensions."""
+
+COMPUTED = "roof_"
+"""How the names of arguments begin that htagraph computes: they are no part of the recording.
+
+`test_perfetto_own.py::test_arguments_about_the_roof_are_no_part_of_the_recording`.
+"""
+
+_VERSION = 1
+"""Of the packet's layout."""
+_LENGTH = struct.Struct("<q")
+_MOST_BYTES = 1 << 32
+_MOST_PER_BYTE = 1_000  # zlib's own limit
+
+
+@dataclass(frozen=True)
+class Supplement:
+    """Facts of a trace, and columns of numbers about its slices."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)  # What JSON can hold
+    columns: Mapping[str, I64] = field(default_factory=dict)
+
+    def packed(self) -> bytes:
+        """All of it as bytes."""
+        lengths = {name: len(column) for name, column in self.columns.items()}
+        facts = {"version": _VERSION, "columns": lengths, **self.facts}
+        text = json.dumps(facts, separators=(",", ":"), default=str).encode()
+        parts = [_LENGTH.pack(len(text)), text, *map(_planes, self.columns.values())]
+        return zlib.compress(b"".join(parts))
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Supplement:
+        """What `packed` returned."""
+        decoder = zlib.decompressobj()
+        try:
+            data = decoder.decompress(packed, min(_MOST_BYTES, _MOST_PER_BYTE * len(packed) + 64))
+            (n_text,) = _LENGTH.unpack_from(data)
+            at = _LENGTH.size + max(n_text, 0)
+            facts = json.loads(data[_LENGTH.size : at])
+            if facts.pop("version") != _VERSION:
+                raise ValueError("it is of another version")
+            columns = {}
+            for name, n in facts.pop("columns").items():
+                columns[str(name)] = _values(data[at : at + 8 * n], n)
+                at += 8 * n
+        except (
+            zlib.error,
+            struct.error,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as exc:
+            raise ValueError(str(exc)) from exc
+        return cls(facts, columns)
+
+
+def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") -> dict[str, object]:
+    """What is known of a recording besides its events.
+
+    `run`: which of several runs it is.
+    """
+    return {
+        "rank": rank,
+        "run": run,
+        "file": origin.path.name if origin and origin.path else "",
+        "metadata": dict(origin.metadata) if origin else {},
+        "base_time_ns": origin.base_time_ns if origin else 0,
+        "n_unread_stacks": dag.notes.get("n_unread_stacks", 0),
+    }
+
+
+def _planes(values: I64) -> bytes:
+    """Differences of values: all lowest bytes, then all second ones, and so on."""
+    steps = np.diff(np.concatenate([[0], values]).astype(np.int64))
+    zigzag = np.bitwise_xor(np.left_shift(steps, 1), np.right_shift(steps, 63))  # of either sign
+    planes: bytes = zigzag.astype("<i8").view(np.uint8).reshape(-1, 8).T.tobytes()
+    return planes
+
+
+def _values(planes: bytes, n: int) -> I64:
+    """What `_planes` was given."""
+    if n < 0 or len(planes) != 8 * n:
+        raise ValueError("it is cut off")
+    rows = np.ascontiguousarray(np.frombuffer(planes, dtype=np.uint8).reshape(8, n).T)
+    zigzag = rows.reshape(-1).view("<u8")
+    steps = (zigzag >> np.uint64(1)).astype(np.int64) ^ -(zigzag & np.uint64(1)).astype(np.int64)
+    return np.cumsum(steps, dtype=np.int64)

@@ -20,25 +20,15 @@ BYTES = "bytes"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far long work is.
+    """How far long work is."""
 
-    Parameters
-    ----------
-    stage : str
-        What is done, as a user reads it: ``Reading rank0.json``.
-    part : str, default=""
-        The step of the stage that runs; if `total` is known, the noun of what is counted.
-    done, total : int, default=0
-        Items finished, and all of them; 0 if their number is not known.
-    awaited : str, default=""
-        What the stage waits for, if that takes long.
-    """
-
-    stage: str
+    stage: str  # What is done, as a user reads it: ``Reading rank0.json``
+    # The step of the stage that runs; if `total` is known, the noun of what is counted
     part: str = ""
+    # done, total: items finished, and all of them; 0 if their number is not known
     done: int = 0
     total: int = 0
-    awaited: str = ""
+    awaited: str = ""  # What the stage waits for, if that takes long
 
     @property
     def title(self) -> str:
@@ -58,13 +48,7 @@ class Progress:
         return f"{amount}, {self.done / self.total:.0%}{awaited}"
 
     def __str__(self) -> str:
-        """One line.
-
-        Examples
-        --------
-        >>> print(Progress("Reading", "rank", 1, 4, "rank 0"))
-        Reading · rank 2 of 4, 25%, awaiting rank 0
-        """
+        """One line."""
         return f"{self.title} {self.amount}".rstrip()
 
 
@@ -120,19 +104,7 @@ def report_progress(part: str, done: int = 0, total: int = 0, awaited: str = "")
 
 
 def counted(part: str, items: Collection[Item]) -> Iterator[Item]:
-    """Iterate over items and report how many are done; reports from within an item are dropped.
-
-    Examples
-    --------
-    >>> with listening(print):
-    ...     begin_stage("Replaying")
-    ...     for _ in counted("change", "ab"):
-    ...         report_progress("part of it")
-    Replaying
-    Replaying · change 1 of 2, 0%
-    Replaying · change 2 of 2, 50%
-    Replaying · change 2 of 2, 100%
-    """
+    """Iterate over items and report how many are done; reports from within an item are dropped."""
     for done, item in enumerate(items):
         report_progress(part, done, len(items))
         with _heard_by(None):

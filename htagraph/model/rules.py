@@ -22,13 +22,7 @@ _RECORDED, _DEFINITION, _INFERRED = Evidence
 
 
 class Rule(Vocabulary):
-    """Why an edge is there: a rule makes edges of one kind, on one sort of evidence.
-
-    Examples
-    --------
-    >>> Rule.CORRELATION.label, Rule.CORRELATION.kind.label, Rule.CORRELATION.evidence.name
-    ('correlation', 'launch', 'RECORDED')
-    """
+    """Why an edge is there: a rule makes edges of one kind, on one sort of evidence."""
 
     kind: EdgeKind
     evidence: Evidence

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.arrays import F64, I32, I64
-from htagraph.model.frozen import brief, empty, freeze
+from htagraph.model.arrays import F64, I32, I64, brief, empty, freeze
 
 
 @dataclass(frozen=True)
@@ -44,20 +43,11 @@ class Series:
 @brief
 @dataclass(frozen=True)
 class SampleTable:
-    """Samples of all series: by series, then by time.
+    """Samples of all series: by series, then by time."""
 
-    Parameters
-    ----------
-    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        On the clock of the events.
-    value : ndarray of shape (n,), dtype=float64
-    series : ndarray of shape (n,), dtype=int32
-        Position in `all_series`; ascending.
-    """
-
-    ts_ns: I64 = field(default_factory=empty(np.int64))
+    ts_ns: I64 = field(default_factory=empty(np.int64))  # On the clock of the events
     value: F64 = field(default_factory=empty(np.float64))
-    series: I32 = field(default_factory=empty(np.int32))
+    series: I32 = field(default_factory=empty(np.int32))  # Position in `all_series`; ascending
     all_series: tuple[Series, ...] = ()
 
     def __post_init__(self) -> None:
@@ -70,14 +60,7 @@ class SampleTable:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Series, npt.ArrayLike, npt.ArrayLike]]) -> SampleTable:
-        """A table of series, each with its times and values, in any order of time.
-
-        Examples
-        --------
-        >>> table = SampleTable.of([(Series("power.draw", "W", 0), [20, 10], [310.0, 295.0])])
-        >>> table.ts_ns.tolist(), table.value.tolist(), table.series.tolist()
-        ([10, 20], [295.0, 310.0], [0, 0])
-        """
+        """A table of series, each with its times and values, in any order of time."""
         if not parts:
             return cls()
         times = [np.asarray(ts_ns, dtype=np.int64) for _, ts_ns, _ in parts]

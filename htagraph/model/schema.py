@@ -24,24 +24,12 @@ from htagraph.errors import GraphError
 
 
 def categorical(codes: npt.ArrayLike, labels: Sequence[str]) -> pd.Categorical[str]:
-    """Column of labels, given by their positions.
-
-    Examples
-    --------
-    >>> list(categorical([1, 0, 1], ["span", "thread"]))
-    ['thread', 'span', 'thread']
-    """
+    """Column of labels, given by their positions."""
     return pd.Categorical.from_codes(np.asarray(codes), categories=pd.Index(list(labels)))
 
 
 def labelled(values: Sequence[str] | pd.Series[str], labels: Sequence[str]) -> pd.Categorical[str]:
-    """Column of labels, given as texts.
-
-    Examples
-    --------
-    >>> labelled(["thread", "span"], ["span", "thread"]).codes.tolist()
-    [1, 0]
-    """
+    """Column of labels, given as texts."""
     return categorical(pd.Index(list(labels)).get_indexer(pd.Index(values)), labels)
 
 
@@ -94,33 +82,20 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """Columns of a frame, in order.
+    """Columns of a frame, in order."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the constant that the schema is.
-    first : str
-        Columns that a table shows unless others are requested, the most important first, separated
-        by spaces; empty for all.
-    first_by : mapping of str to str
-        The same where an option of the question gives other rows, by its value.
-    """
-
-    name: str
+    name: str  # Name of the constant that the schema is
     columns: Mapping[str, Column]
+    # Columns that a table shows unless others are requested, the most important first, separated by
+    # spaces; empty for all
     first: str = ""
+    # The same where an option of the question gives other rows, by its value
     first_by: Mapping[str, str] = field(default_factory=dict)
 
     def shown(self, given: Iterable[object], by: object = None) -> list[str]:
         """Columns of a frame of this schema that a table shows; capture and rank come first.
 
-        Parameters
-        ----------
-        given : iterable
-            Columns of the frame.
-        by : object, optional
-            Value of the option that decides which rows there are.
+        `given`: columns of the frame. `by`: value of the option that decides which rows there are.
         """
         names = [*map(str, given)]
         first = self.first_by.get(str(by), self.first).split() or names
@@ -130,11 +105,6 @@ class Schema:
         """DataFrame of this schema; every column must be given.
 
         Without a copy, columns of the right type become the frame's own.
-
-        Raises
-        ------
-        GraphError
-            If `data` has other columns than the schema.
         """
         if set(data) != set(self.columns):
             raise GraphError(
@@ -164,14 +134,7 @@ def schema(
     first: str = "",
     first_by: Mapping[str, str] | None = None,
 ) -> Schema:
-    """Schema whose columns are given by their meaning alone where the name says the quantity.
-
-    Examples
-    --------
-    >>> columns = schema("SOME", {"n_calls": "number of calls", "sum_ns": "time"}).columns
-    >>> [(column.dtype, column.unit) for column in columns.values()]
-    [('int64', 'count'), ('int64', 'ns')]
-    """
+    """Schema whose columns are given by their meaning alone where the name says the quantity."""
     described = {
         key: _by_name(key, column) if isinstance(column, str) else column
         for key, column in columns.items()

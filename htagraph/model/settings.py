@@ -33,14 +33,7 @@ def here() -> Path:
 
 
 def data_loading_names(given: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Globs of host ranges that load data: those given, else of the working directory's project.
-
-    Raises
-    ------
-    QueryError
-        If the project's are no list of texts. A file that cannot be read has none, which others
-        say.
-    """
+    """Globs of host ranges that load data: those given, else of the working directory's project."""
     if given is None:
         return _data_loading(here())
     return (given,) if isinstance(given, str) else tuple(given)
@@ -60,13 +53,7 @@ def _data_loading(folder: Path) -> tuple[str, ...]:
 
 
 def project_settings(folder: Path) -> ProjectSettings | None:
-    """Settings in the nearest pyproject.toml of a folder and its parents; None if there is no file.
-
-    Raises
-    ------
-    ValueError
-        If the file cannot be read, or its ``tool.htagraph`` is no table.
-    """
+    """Settings in the nearest pyproject.toml of a folder and its parents; None without one."""
     folder = folder.resolve()
     file = next(
         (place / _FILE for place in (folder, *folder.parents) if (place / _FILE).is_file()), None

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from htagraph.errors import QueryError
-from htagraph.model.arrays import I32, I64, Bools, Texts
-from htagraph.model.frozen import brief
+from htagraph.model.arrays import I32, I64, Bools, Texts, brief
 from htagraph.model.labels import CUT, is_printed_as
 
 _FEW, _MOST_OPEN = 8, 4
@@ -29,13 +28,6 @@ def compile_pattern(pattern: str | re.Pattern[str]) -> Callable[[str], bool]:
     A text with regex-only syntax (``"ProfilerStep#(3|4)"``, ``"^aten"``) that is not the literal
     name of anything is taken as a regex; pass ``re.compile(...)`` to leave no doubt. Square
     brackets stand for themselves in a glob, as event names hold them.
-
-    Examples
-    --------
-    >>> compile_pattern("nccl*")("ncclDevKernel_AllReduce")
-    True
-    >>> compile_pattern(re.compile("Dev"))("ncclDevKernel_AllReduce")
-    True
     """
     if isinstance(pattern, re.Pattern):
         return lambda name: pattern.search(name) is not None
@@ -47,13 +39,7 @@ def compile_pattern(pattern: str | re.Pattern[str]) -> Callable[[str], bool]:
 
 
 def checked_regex(text: str) -> re.Pattern[str]:
-    """A regular expression that can be searched for in any name in bounded time.
-
-    Raises
-    ------
-    QueryError
-        If it is none, or may take for ever.
-    """
+    """A regular expression that can be searched for in any name in bounded time."""
     try:
         regex = re.compile(text)
     except (re.error, RecursionError, OverflowError) as exc:
@@ -97,12 +83,6 @@ def alphabetical(texts: Iterable[str]) -> tuple[Texts, I64]:
     """The distinct strings in alphabetical order, and the place of each string among them.
 
     `numpy.unique` needs an array of dtype ``str``, in which each takes the room of the longest.
-
-    Examples
-    --------
-    >>> distinct, place = alphabetical(["relu", "gemm", "relu"])
-    >>> distinct.tolist(), place.tolist()
-    (['gemm', 'relu'], [1, 0, 1])
     """
     table, codes = SymbolTable.intern(texts)
     order = sorted(range(len(table)), key=table.texts.__getitem__)
@@ -114,23 +94,9 @@ def alphabetical(texts: Iterable[str]) -> tuple[Texts, I64]:
 @brief
 @dataclass(frozen=True)
 class SymbolTable:
-    """Distinct strings and their codes.
+    """Distinct strings and their codes."""
 
-    Parameters
-    ----------
-    texts : sequence of str
-        The strings; the code of a string is its position.
-
-    Examples
-    --------
-    >>> table = SymbolTable(("aten::mm", "ncclAllReduce"))
-    >>> table.code("aten::mm"), table.code("absent")
-    (0, -1)
-    >>> table.matching("nccl*").tolist()
-    [1]
-    """
-
-    texts: Sequence[str]
+    texts: Sequence[str]  # The strings; the code of a string is its position
 
     @classmethod
     def intern(cls, strings: Iterable[str]) -> tuple[SymbolTable, I32]:

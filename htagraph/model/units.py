@@ -11,13 +11,7 @@ _STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
 def human_duration(dur_ns: float) -> str:
-    """A duration with three significant digits and a unit.
-
-    Examples
-    --------
-    >>> [human_duration(dur_ns) for dur_ns in (1_924_310, 950, -12_500, 61_400_000_000)]
-    ['1.92 ms', '950 ns', '-12.5 us', '61.4 s']
-    """
+    """A duration with three significant digits and a unit."""
     for size, unit in _STEPS:
         if abs(dur_ns) >= size:
             value = dur_ns / size
@@ -27,24 +21,12 @@ def human_duration(dur_ns: float) -> str:
 
 
 def human_count(count: int, noun: str) -> str:
-    """A count and its noun in the right number.
-
-    Examples
-    --------
-    >>> human_count(1, "event"), human_count(41_203, "event")
-    ('1 event', '41,203 events')
-    """
+    """A count and its noun in the right number."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def human_number(value: float) -> str:
-    """A number with three significant digits, and all digits before the point.
-
-    Examples
-    --------
-    >>> [human_number(value) for value in (1.0, 12.3456, 0.00123, 61_400.7)]
-    ['1', '12.3', '0.00123', '61,401']
-    """
+    """A number with three significant digits, and all digits before the point."""
     if isinstance(value, int):
         return f"{value:,}"
     if abs(value) >= 100 or value.is_integer():
@@ -53,35 +35,17 @@ def human_number(value: float) -> str:
 
 
 def human_percent(share: float) -> str:
-    """A share in percent with two significant digits.
-
-    Examples
-    --------
-    >>> [human_percent(share) for share in (0.442, 0.0893, 0.05, 12.9)]
-    ['44%', '8.9%', '5%', '1,290%']
-    """
+    """A share in percent with two significant digits."""
     return f"{share:,.{int(abs(share) < 0.0995)}%}".replace(".0%", "%")
 
 
 def human_size(n_bytes: int) -> str:
-    """A size of files.
-
-    Examples
-    --------
-    >>> human_size(37_034), human_size(12_500_000)
-    ('37 kB', '12.5 MB')
-    """
+    """A size of files."""
     return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.0f} kB"
 
 
 def human_time(time_ns: int) -> str:
-    """A time since the epoch, in UTC to the millisecond.
-
-    Examples
-    --------
-    >>> human_time(1_700_000_000_123_456_789)
-    '2023-11-14 22:13:20.123'
-    """
+    """A time since the epoch, in UTC to the millisecond."""
     try:
         at = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC) if time_ns > 0 else None
     except (OverflowError, OSError, ValueError):
@@ -90,13 +54,7 @@ def human_time(time_ns: int) -> str:
 
 
 def apart_from_unit(text: str, brackets: str = "[]()") -> tuple[str, str]:
-    """A name and the unit in brackets at its end, empty for none.
-
-    Examples
-    --------
-    >>> apart_from_unit("power.draw [W]"), apart_from_unit("GPU use (%)"), apart_from_unit("SMACT")
-    (('power.draw', 'W'), ('GPU use', '%'), ('SMACT', ''))
-    """
+    """A name and the unit in brackets at its end, empty for none."""
     opening, closing = brackets[::2], brackets[1::2]
     if not text.endswith(tuple(closing)):
         return text, ""

@@ -61,18 +61,7 @@ class Window:
 
 
 def pair_of(window: object, *, hint: str) -> tuple[Any, Any]:
-    """Start and end of a window given as any pair; `hint` says what to give instead.
-
-    Raises
-    ------
-    QueryError
-        If it is not a pair of numbers.
-
-    Examples
-    --------
-    >>> pair_of([0, 1.5], hint="")
-    (0, 1.5)
-    """
+    """Start and end of a window given as any pair; `hint` says what to give instead."""
     match [*window] if isinstance(window, Iterable) else []:
         case [Real() as start_ns, Real() as end_ns]:
             return start_ns, end_ns

@@ -53,25 +53,11 @@ _LIST_BYTES = (1, 8)
 
 
 class Tensor(NamedTuple):
-    """A tensor argument.
-
-    Parameters
-    ----------
-    dtype : str
-        Short name of the element type (``bf16``); empty if unknown.
-    strides : tuple of int or None
-        In elements; None if not recorded.
-
-    Examples
-    --------
-    >>> row = Tensor((64, 128), "bf16", (0, 1))
-    >>> row.n, row.n_distinct, row.n_bytes
-    (8192, 128, (256, 256))
-    """
+    """A tensor argument."""
 
     dims: tuple[int, ...]
-    dtype: str
-    strides: tuple[int, ...] | None = None
+    dtype: str  # Short name of the element type (``bf16``); empty if unknown
+    strides: tuple[int, ...] | None = None  # In elements; None if not recorded
 
     @property
     def n(self) -> int:
@@ -101,13 +87,7 @@ def bytes_of(dtype: str) -> tuple[int, int]:
 
 
 def broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
-    """The shape of the result of an elementwise operator.
-
-    Examples
-    --------
-    >>> broadcast([Tensor((16, 1), "fp32"), Tensor((3, 1, 8), "fp32")])
-    (3, 16, 8)
-    """
+    """The shape of the result of an elementwise operator."""
     rank = max((len(one.dims) for one in tensors), default=0)
     padded = [(1,) * (rank - len(one.dims)) + one.dims for one in tensors]
     return tuple(0 if 0 in column else max(column) for column in zip(*padded, strict=True))
@@ -117,11 +97,6 @@ def result_type(tensors: Sequence[Tensor]) -> str:
     """The type of the result of an arithmetic operator, by PyTorch's type promotion.
 
     A tensor without dimensions counts only if its category is higher.
-
-    Examples
-    --------
-    >>> result_type([Tensor((), "fp64"), Tensor((8,), "bf16")])
-    'bf16'
     """
     best, best_kind = UNKNOWN_TYPE, -1
     for group in ([t for t in tensors if t.dims], [t for t in tensors if not t.dims]):
@@ -141,84 +116,44 @@ def _place(dtype: str) -> int:
 
 
 class Lengths(NamedTuple):
-    """Sums over the sequences of a step of a serving engine.
+    """Sums over the sequences of a step of a serving engine."""
 
-    Parameters
-    ----------
-    queries, keys : int
-        New tokens, and tokens to attend to.
-    squares, products : int
-        Of the new tokens of each sequence, and of its new tokens and its tokens to attend to.
-    """
-
+    # queries, keys: new tokens, and tokens to attend to
     queries: int
     keys: int
+    # squares, products: of the new tokens of each sequence, and of its new tokens and its tokens to
+    # attend to
     squares: int
     products: int
 
     @property
     def scores(self) -> int:
-        """Scores of a head if each query sees all keys up to its own.
-
-        Examples
-        --------
-        >>> Lengths(4, 10, 16, 40).scores  # 4 queries at the end of 10 keys: 7 + 8 + 9 + 10
-        34
-        """
+        """Scores of a head if each query sees all keys up to its own."""
         return self.products - (self.squares - self.queries) // 2
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an operator: its arguments, by position.
+    """A call of an operator: its arguments, by position."""
 
-    Parameters
-    ----------
-    name : str
-        Of the operator: ``aten::mm``.
-    dims, types, strides, values : list
-        What the profiler recorded as ``Input Dims``, ``Input type``, ``Input Strides`` and
-        ``Concrete Inputs``; the last two may be empty.
-    lengths : Lengths, optional
-        Of the sequences of the step of a serving engine, if its range has them.
-
-    Examples
-    --------
-    >>> call = Call("aten::sum", [[64, 8, 128], [], []], ["c10::BFloat16", "ScalarList", "Scalar"],
-    ...     values=["", "[1]", "False"])
-    >>> call.tensors[0].dtype, call.integers(1), call.flag(2)
-    ('bf16', [1], False)
-    """
-
-    name: str
+    name: str  # Of the operator: ``aten::mm``
+    # dims, types, strides, values: what the profiler recorded as ``Input Dims``, ``Input type``,
+    # ``Input Strides`` and ``Concrete Inputs``; the last two may be empty
     dims: Sequence[Any]
     types: Sequence[Any]
     strides: Sequence[Any] = ()
     values: Sequence[Any] = ()
+    # Of the sequences of the step of a serving engine, if its range has them
     lengths: Lengths | None = None
 
     @property
     def label(self) -> str:
-        """Its operator, and the shapes and types of its tensors.
-
-        Examples
-        --------
-        >>> Call("aten::mm", [[8, 4], [4, 2]], ["float", "float"]).label
-        'aten::mm fp32[8, 4] fp32[4, 2]'
-        >>> Call("aten::add", [[8, 4], [8, 4]], ["float", "float"]).label
-        'aten::add 2x fp32[8, 4]'
-        """
+        """Its operator, and the shapes and types of its tensors."""
         return self._labelled(f"{one.dtype}{list(one.dims)}" for one in self.tensors)
 
     @property
     def untyped_label(self) -> str:
-        """The same without types: runs in two precisions have it in common.
-
-        Examples
-        --------
-        >>> Call("aten::mm", [[8, 4], [4, 2]], ["float", "float"]).untyped_label
-        'aten::mm [8, 4] [4, 2]'
-        """
+        """The same without types: runs in two precisions have it in common."""
         return self._labelled(str(list(one.dims)) for one in self.tensors)
 
     def _labelled(self, tensors: Iterable[str]) -> str:

@@ -1,8 +1,17 @@
-"""Elementwise operators: all inputs are read, the broadcast result is written."""
+"""Elementwise operators: all inputs are read, the broadcast result is written.
+
+Copies and fills. A copy between host and device is judged by its own bytes and direction.
+
+Updates of lists of parameters; the profiler records no type of tensors in a list.
+
+Reads and writes at indices: at most as many rows as asked for, and as there are.
+"""
 
 from __future__ import annotations
 
-from htagraph.operators.call import Call, Tensor, broadcast, result_type
+from math import prod
+
+from htagraph.operators.call import UNKNOWN_TYPE, Call, Tensor, broadcast, result_type
 from htagraph.operators.work import Family, Work, models, traffic
 
 _UNARY = (
@@ -35,14 +44,7 @@ def _names(kinds: dict[str, int]) -> list[str]:
 
 @models(*_names(_ARITY))
 def elementwise(call: Call) -> Work | None:
-    """An operator with a fixed number of inputs; a tensor beyond them is ``out=``.
-
-    Examples
-    --------
-    >>> types = ["c10::BFloat16", "float"]
-    >>> elementwise(Call("aten::add_", [[64, 128], [64, 128]], types)).bytes_low
-    65536
-    """
+    """An operator with a fixed number of inputs; a tensor beyond them is ``out=``."""
     kind = call.name.removeprefix("aten::")
     in_place = kind.endswith("_")
     kind = kind.rstrip("_")
@@ -104,3 +106,195 @@ def rotary(call: Call) -> Work | None:
         [Tensor((min(positions.n, cache.dims[0]), *cache.dims[1:]), cache.dtype)] if cache else []
     )
     return traffic(Family.ELEMENTWISE, [positions, *turned, *rows], turned)
+
+
+@models("aten::copy_")
+def copy(call: Call) -> Work | None:
+    """``copy_(self, src)``."""
+    out, source = call.tensor(0), call.tensor(1)
+    return traffic(Family.COPY, [source], [out]) if out and source else None
+
+
+@models("aten::clone", "aten::contiguous")
+def clone(call: Call) -> Work | None:
+    """``clone(self)``."""
+    x = call.tensor(0)
+    return x and traffic(Family.COPY, [x], [x])
+
+
+@models("aten::fill_", "aten::zero_", "aten::uniform_", "aten::normal_", "aten::bernoulli_")
+def fill(call: Call) -> Work | None:
+    """``fill_(self, value)``."""
+    x = call.tensor(0)
+    return x and traffic(Family.COPY, [], [x])
+
+
+@models("aten::cat", "aten::stack")
+def cat(call: Call) -> Work | None:
+    """``cat(tensors, dim)``: the profiler records no type of tensors in a list."""
+    if not call.lists or not call.lists[0]:
+        return None
+    parts = call.lists[0]
+    dtype = call.tensors[0].dtype if call.tensors else UNKNOWN_TYPE  # out=
+    parts = tuple(one._replace(dtype=dtype) for one in parts)
+    return traffic(Family.COPY, parts, [Tensor((sum(one.n for one in parts),), dtype)])
+
+
+@models("_C_cache_ops::reshape_and_cache*")
+def cache_copy(call: Call) -> Work | None:
+    """``reshape_and_cache(key, value, key_cache, value_cache, slots)``."""
+    if len(call.tensors) < 5:
+        return None
+    key, value, key_cache, value_cache, slots = call.tensors[:5]
+    written = [key._replace(dtype=key_cache.dtype), value._replace(dtype=value_cache.dtype)]
+    return traffic(Family.COPY, [key, value, slots], written)
+
+
+_WRITTEN = {
+    "aten::_fused_adam_": (0, 2, 3),
+    "aten::_fused_adamw_": (0, 2, 3),
+    "aten::_fused_sgd_": (0, 2),
+}
+"""Lists that fused optimizers write: parameters and state; gradients are the list at 1."""
+
+
+@models(*_WRITTEN)
+def fused(call: Call) -> Work | None:
+    """``_fused_adam_(params, gradients, averages, averages of squares, ...)``."""
+    lists = call.lists
+    at = _WRITTEN[call.name]
+    if len(lists) <= max(at) or not lists[0]:
+        return None
+    read = [one for some in lists[: max(at) + 1] for one in some]
+    return traffic(Family.OPTIMIZER, read, [one for place in at for one in lists[place]])
+
+
+@models("aten::_foreach_*")
+def foreach(call: Call) -> Work | None:
+    """``_foreach_add_(self, others)``: all lists are read; the first one's sizes are written."""
+    lists = [one for one in call.lists if one]
+    if not lists:
+        return None
+    return traffic(Family.OPTIMIZER, [one for some in lists for one in some], lists[0])
+
+
+def _rows(table: Tensor, n: int, dim: int = 0) -> Tensor:
+    """At most `n` rows of a table."""
+    of_row = prod(table.dims[:dim] + table.dims[dim + 1 :])
+    return Tensor((min(n, table.dims[dim] if table.dims else 1), of_row), table.dtype)
+
+
+@models("aten::embedding")
+def embedding(call: Call) -> Work | None:
+    """``embedding(weight, indices)``."""
+    weight, indices = call.tensor(0), call.tensor(1)
+    if weight is None or indices is None or len(weight.dims) != 2:
+        return None
+    out = Tensor((indices.n, weight.dims[1]), weight.dtype)
+    return traffic(Family.GATHER, [_rows(weight, indices.n), indices], [out])
+
+
+@models("aten::embedding_dense_backward")
+def embedding_backward(call: Call) -> Work | None:
+    """``embedding_dense_backward(gradient, indices, n_weights, ...)``: all weights are written."""
+    gradient, indices, n = call.tensor(0), call.tensor(1), call.integers(2)
+    if gradient is None or indices is None or not n or not gradient.dims:
+        return None
+    return traffic(
+        Family.GATHER, [gradient, indices], [Tensor((n[0], gradient.dims[-1]), gradient.dtype)]
+    )
+
+
+@models("aten::index_select")
+def index_select(call: Call) -> Work | None:
+    """``index_select(self, dim, index)``."""
+    x, index, dim = call.tensor(0), call.tensor(2), call.integers(1)
+    if x is None or index is None or dim is None or not x.dims:
+        return None
+    at = dim[0] % len(x.dims)
+    of_row = prod(x.dims[:at] + x.dims[at + 1 :])
+    out = Tensor((index.n, of_row), x.dtype)
+    return traffic(Family.GATHER, [_rows(x, index.n, at), index], [out])
+
+
+@models("aten::gather")
+def gather(call: Call) -> Work | None:
+    """``gather(self, dim, index)``."""
+    x, index = call.tensor(0), call.tensor(2) or call.tensor(1)
+    if x is None or index is None:
+        return None
+    read = Tensor((min(x.n, index.n),), x.dtype)
+    return traffic(Family.GATHER, [read, index], [Tensor(index.dims, x.dtype)])
+
+
+@models("aten::scatter_add_", "aten::index_add_", "aten::scatter_", "aten::index_copy_")
+def scatter(call: Call) -> Work | None:
+    """``scatter_add_(self, dim, index, src)``: what is added to is read, too."""
+    x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
+    if x is None or index is None or source is None:
+        return None
+    touched = Tensor((min(x.n, source.n),), x.dtype)
+    adds = "add" in call.name
+    return traffic(Family.GATHER, [index, source, *([touched] if adds else [])], [touched])
+
+
+@models("aten::_index_put_impl_")
+def index_put(call: Call) -> Work | None:
+    """``_index_put_impl_(self, indices, values, accumulate)``: the profiler omits the indices.
+
+    They are one for each row that `self` and `values` have in common, or for each element, in each
+    other dimension. If a single value is written, anything may be.
+    """
+    x, values = call.tensor(0), call.tensor(2)
+    if x is None or values is None:
+        return None
+    n_common = 0
+    while x.dims[::-1][n_common : n_common + 1] == values.dims[::-1][n_common : n_common + 1] != ():
+        n_common += 1
+    n_rows = values.n // max(prod(values.dims[len(values.dims) - n_common :]), 1)
+    index = Tensor((n_rows, max(len(x.dims) - n_common, 1)), "int64")
+    touched = Tensor((min(x.n, values.n),), x.dtype)
+    adds = [touched] if call.flag(3) else []
+    least = traffic(Family.GATHER, [values, *adds], [touched])
+    most = x if values.n == 1 else touched
+    return least._replace(
+        bytes_high=traffic(Family.GATHER, [values, index, *adds], [most]).bytes_high
+    )
+
+
+_READ = {
+    "nearest1d": 1, "nearest2d": 1, "nearest3d": 1, "linear1d": 2, "bilinear2d": 4,
+    "trilinear3d": 8, "bicubic2d": 16,
+}  # fmt: skip
+"""Elements of the input that an element of the result is interpolated from."""
+
+
+@models(*(f"aten::upsample_{kind}" for kind in _READ))
+def upsample(call: Call) -> Work | None:
+    """``upsample_bilinear2d(self, output_size, ...)``."""
+    x, size = call.tensor(0), call.integers(1)
+    if x is None or not size or len(size) != len(x.dims) - 2:
+        return None
+    out = Tensor((*x.dims[:2], *size), x.dtype)
+    n_read = _READ[call.name.removeprefix("aten::upsample_")] * out.n
+    return traffic(Family.GATHER, [Tensor((min(x.n, n_read),), x.dtype)], [out])
+
+
+@models(*(f"aten::upsample_{kind}_backward" for kind in _READ))
+def upsample_backward(call: Call) -> Work | None:
+    """``upsample_bilinear2d_backward(gradient, output_size, input_size, ...)``."""
+    gradient, size = call.tensor(0), call.integers(2)
+    if gradient is None or not size:
+        return None
+    return traffic(Family.GATHER, [gradient], [Tensor(tuple(size), gradient.dtype)])
+
+
+@models(*(f"triton_{kind}_fused*" for kind in ("poi", "red", "per", "for")))
+def inductor(call: Call) -> Work | None:
+    """Each pointer once to twice: read, and written in place.
+
+    The trace does not tell which pointers a kernel that Inductor fused reads, and which parts.
+    """
+    if not call.tensors:
+        return None
+    return traffic(Family.FUSED, call.tensors, [], again=call.tensors)

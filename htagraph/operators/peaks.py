@@ -304,12 +304,6 @@ def peaks_of(device: DeviceProperties) -> DevicePeaks | None:
     """The peaks of a device, by its name, or its compute units; None if it is not known.
 
     An instance of a GPU (MIG) has its share of the SMs, and of the slices of memory and cache.
-
-    Examples
-    --------
-    >>> found = peaks_of(DeviceProperties(0, name="NVIDIA H100 80GB HBM3", n_sms=132))
-    >>> found.name, found.flops_per_s("bf16"), found.bytes_per_s
-    ('H100 SXM', 989400000000000.0, 3350000000000.0)
     """
     all_given = _GIVEN | {
         name: peaks for name, peaks in _of_project(here()).items() if name not in _GIVEN

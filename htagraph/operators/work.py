@@ -41,27 +41,18 @@ class Family(IntEnum):
 
 
 class Work(NamedTuple):
-    """What a call has to do at least.
-
-    Parameters
-    ----------
-    flops : int
-        Floating-point operations of matrix units; a multiply-add counts as 2, 0 for other families.
-    bytes_low, bytes_high : int
-        Compulsory traffic: each distinct element of the inputs read once, outputs written once.
-        They differ where the trace leaves it open.
-    dtype : str
-        Element type of the multiplied tensors, which decides the peak.
-    flops_high : int, default=0
-        The most operations, if the trace leaves them open as well: `flops` is then the least, and
-        the roof that of the highest values, so that no saving is overstated.
-    """
+    """What a call has to do at least."""
 
     family: Family
+    # Floating-point operations of matrix units; a multiply-add counts as 2, 0 for other families
     flops: int
+    # bytes_low, bytes_high: compulsory traffic: each distinct element of the inputs read once,
+    # outputs written once. They differ where the trace leaves it open.
     bytes_low: int
     bytes_high: int
-    dtype: str = ""
+    dtype: str = ""  # Element type of the multiplied tensors, which decides the peak
+    # The most operations, if the trace leaves them open as well: `flops` is then the least, and the
+    # roof that of the highest values, so that no saving is overstated
     flops_high: int = 0
 
     @property
@@ -80,10 +71,7 @@ Model = Callable[[Call], Work | None]
 
 _M = TypeVar("_M", bound=Model)
 
-FAMILIES = (
-    "gemm", "attention", "paged_attention", "convolution", "norms", "elementwise", "copies",
-    "reductions", "gathers", "optimizers", "fused",
-)  # fmt: skip
+FAMILIES = ("products", "attention", "norms", "elementwise")
 """Modules of this room that register models."""
 
 _MODELS: dict[str, Model] = {}
@@ -91,18 +79,7 @@ _PATTERNS: list[tuple[re.Pattern[str], Model]] = []
 
 
 def models(*names: str) -> Callable[[_M], _M]:
-    """Register a function as the model of operators, by name or glob.
-
-    Examples
-    --------
-    >>> from htagraph.operators.call import Call
-    >>> @models("mylib::scale")
-    ... def scale(call: Call) -> Work | None:
-    ...     return traffic(Family.OTHER, reads=call.tensors[:1], writes=call.tensors[:1])
-    >>> model = registered("mylib::scale")
-    >>> model(Call("mylib::scale", [[8, 4]], ["float"])).bytes_low
-    256
-    """
+    """Register a function as the model of operators, by name or glob."""
 
     def register(model: _M) -> _M:
         for name in names:
@@ -130,13 +107,6 @@ def work_of(call: Call) -> Work | None:
     """The work of a call by its model; None without one, or if its record does not fit.
 
     Files may be damaged, and operators of one name may have had other arguments.
-
-    Examples
-    --------
-    >>> work_of(Call("aten::relu", [[8, 4]], ["float"])).bytes_low
-    256
-    >>> work_of(Call("aten::relu", [[10**12, 10**12]], ["float"])) is None
-    True
     """
     model = registered(call.name)
     try:
@@ -157,14 +127,7 @@ def traffic(
     dtype: str = "",
     again: Iterable[Tensor] = (),
 ) -> Work:
-    """Work that reads distinct elements and writes all; `again` may be read a second time.
-
-    Examples
-    --------
-    >>> x, row = Tensor((64, 128), "bf16"), Tensor((64, 128), "bf16", (0, 1))
-    >>> traffic(Family.COPY, [row], [x]).bytes_low
-    16640
-    """
+    """Work that reads distinct elements and writes all; `again` may be read a second time."""
     low = high = 0
     for one in reads:
         least, most = one.n_bytes

@@ -1,1 +1,1 @@
-"""Dag -> DataFrame: one question per file, each a pure function of a graph and a window."""
+"""Dag -> DataFrame: a question is a pure function of a graph and a window."""

@@ -1,28 +1,51 @@
-"""Cost: how much shorter the window would be if a group of events took no time."""
+"""Cost: how much shorter the window would be if a group of events took no time.
+
+Slack: how much later each event could end without delaying the window.
+
+Opportunities: candidate changes, each replayed to find what it saves.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
 from htagraph.errors import MissingEventsError
-from htagraph.explain.critical_path import critical_path
+from htagraph.explain.attributed_time import attributed
+from htagraph.explain.critical_path import critical_path, path_segments
 from htagraph.explain.edge_bounds import edge_bounds, explained_until
+from htagraph.explain.segment_pieces import Attributed
+from htagraph.explain.segments import Segments, segment_labels
 from htagraph.explain.self_time import self_time
-from htagraph.lookup.attribution import host_of, innermost, track_codes
-from htagraph.lookup.clipping import device_work, host_work
-from htagraph.lookup.naming import modules_at
-from htagraph.model.answers import COST
+from htagraph.lookup.attribution import (
+    host_of,
+    innermost,
+    modules_at,
+    op_names,
+    spelling,
+    track_codes,
+    track_labels,
+)
+from htagraph.lookup.programs import can_capture, find_loading
+from htagraph.lookup.windowed import device_work, host_work
+from htagraph.model.answers import COST, SLACK
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 from htagraph.model.rules import Rule
+from htagraph.model.schema import categorical
 from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
+from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
+from htagraph.replay.charges import Charges
+from htagraph.replay.excerpt import LARGE, Excerpt, excerpt_of
+from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
 from htagraph.replay.replay import Replay
@@ -54,45 +77,13 @@ def cost(
         stream 7 |      [a <a                       ]        earlier: a takes 29 us, its cost is 9
         stream 9 |                 [b <b   ]
 
-    Parameters
-    ----------
-    by : {"name", "op", "module", "stream", "bound", "rule"}
-        Events by name, innermost operator or annotation, or innermost ``nn.Module``; device work by
-        stream; time of edges by bound or by rule.
-
-    Returns
-    -------
-    DataFrame, schema `answers.COST`
-        Groups with anything in the window, most cost first. Costs do not add up: two groups that
-        hide each other have no cost alone.
-
-    Raises
-    ------
-    MissingEventsError
-        By module, if no Python stack was recorded.
-
-    Notes
-    -----
     Cost (Devaux, 1999) is found by replaying the whole trace without the group: its host events
     take no own time; its kernels and copies take none, start when their stream is free, and wait
     for no launch. Work from before the profile still delays others. The start of a later window
     moves, too, so its cost may be negative. Of a bound or a rule, edges stay but take no time.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a][launch >b]        [sync @*]
-    ...     stream 7 |      [a <a                       ]
-    ...     stream 9 |                 [b <b   ]
-    ... '''))
-    >>> cost(dag, dag.span)[["group", "n_events", "time_ns", "path_ns", "cost_ns"]]
-                       group  n_events  time_ns  path_ns  cost_ns
-    0                      a         1    29000    35000     9000
-    1  cudaDeviceSynchronize         1     9000     4000     4000
-    2       cudaLaunchKernel         2    22000        0        0
-    3                      b         1     9000        0        0
+    `by`: events by name, innermost operator or annotation, or innermost ``nn.Module``; device work
+    by stream; time of edges by bound or by rule. Groups with anything in the window, most cost
+    first. Costs do not add up: two groups that hide each other have no cost alone.
     """
     replay = Rehearsal(dag, window).expected.replay
     if by in _OF_EVENTS:
@@ -215,3 +206,124 @@ def _clipped_ns(begin_ns: I64, end_ns: I64, window: Window) -> I64:
     """Time of ranges inside a window."""
     inside = np.minimum(end_ns, window.end_ns) - np.maximum(begin_ns, window.start_ns)
     return np.asarray(np.maximum(inside, 0), dtype=np.int64)
+
+
+def slack(dag: Dag, window: Window) -> pd.DataFrame:
+    """Events with their total float and free float: how much later each may end.
+
+    ::
+
+        cpu 1    |[launch >a][launch >b]        [sync @*]    the window ends 4 us after a
+        stream 7 |      [a <a                       ]
+        stream 9 |                 [b <b   ]                 b may end 13 us later
+
+    Total and free float of the critical path method (Kelley and Walker, 1959), in the replay that
+    gives expected savings (`Rehearsal.expected`). An event that ends later by ``d`` lengthens the
+    window by exactly ``max(d - total_float_ns, 0)``. `window`: it ends when all work is done that
+    was done by its end. Events that still run then have no row. Events that the end does not depend
+    on may end as late as the window. Host events and device work that end in the window; least
+    float first, then the longest.
+    """
+    events, replay = dag.events, Rehearsal(dag, window).expected.replay
+    rows = np.flatnonzero(
+        (events.is_host | events.is_device)
+        & (events.end_ns > window.start_ns)
+        & (events.end_ns <= window.end_ns)
+    )
+    ends = replay.places[2 * rows + 1]
+    until_end_ns = window.end_ns - events.end_ns[rows]
+    total = np.minimum(replay.float_ns(window)[ends], until_end_ns)
+    free = np.minimum(replay.free_float_ns()[ends], total)
+    order = np.lexsort(
+        (
+            events.stream[rows],
+            events.device[rows],
+            spelling(dag)[events.name[rows]],
+            events.ts_ns[rows],
+            -events.dur_ns[rows],
+            total,
+        )
+    )
+    rows, total, free = rows[order], total[order], free[order]
+    return SLACK.frame(
+        {
+            "event": rows,
+            "name": events.names(rows),
+            "op": op_names(dag, rows),
+            "kind": categorical(events.kind[rows], EventKind.labels()),
+            "track": track_labels(dag, rows),
+            "ts_ns": events.ts_ns[rows],
+            "dur_ns": events.dur_ns[rows],
+            "total_float_ns": total,
+            "free_float_ns": free,
+            "is_critical": total == 0,
+        }
+    )
+
+
+_LONGEST = 8
+"""Kernels of a sequence to fuse. Chosen: test_opportunities draws longer ones."""
+_N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2
+"""Sequences to fuse; of a large graph fewer. A limit of time: test_opportunities counts them."""
+_THREADS_OF_LARGE = 2
+"""Each needs about 60 bytes an edge, so that two fit wherever the graph does. A limit of
+memory, not of the answer."""
+
+
+def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
+    """Changes predicted to shorten a window, with what each saves.
+
+    The graph is replayed with each change made throughout the trace. The interval covers what the
+    trace leaves open (`htagraph.replay.assumptions`). Rows do not add up. From a million edges on,
+    some of the steps that do the same are replayed for all (`htagraph.replay.excerpt`). Largest
+    expected saving first. Empty if steps predict each other too badly
+    (`htagraph.replay.rehearsal`).
+    """
+    part = excerpt_of(dag, window)
+    return part.scaled(trials_of(part).opportunities)
+
+
+def trials_of(part: Excerpt) -> Trials[Rehearsal]:
+    """Changes to a part of a graph, each replayed when it is asked for."""
+    segments = path_segments(part.dag, [part.window])
+    return trials_on(part.dag, part.window, segments, attributed(part.dag, segments))
+
+
+def trials_on(
+    dag: Dag, window: Window, segments: Segments, charged: Attributed
+) -> Trials[Rehearsal]:
+    """The same of a window, given its critical path."""
+    rehearsal, is_large = Rehearsal(dag, window), len(dag.edges) >= LARGE
+
+    edges = pd.DataFrame({"edge": segments.edge})
+
+    def charges() -> Charges:
+        return Charges.of(dag, rehearsal.expected.replay).with_path(edges, charged.causes())
+
+    def causes(charges: Charges) -> Iterator[Candidate]:
+        if rehearsal.hold_out.is_too_large:
+            return
+        yield from of_causes(edges, charged.causes(), charges)
+        if is_large:
+            _ = rehearsal.readings  # made once, before threads share them
+
+    def parts() -> Iterator[Candidate]:
+        if rehearsal.hold_out.is_too_large:
+            return
+        done = kinds_done(can_capture=can_capture(dag, window), loading=find_loading(dag))
+        sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
+        columns = {"event": segments.event, "edge": segments.edge, "dur_ns": segments.dur_ns}
+        labels = {
+            name: categorical(*segment_labels(dag, segments, name)) for name in ("bound", "name")
+        }
+        frame = pd.DataFrame(labels | columns, copy=False)
+        yield from of_parts(frame, charged.labels(), sequences, is_large=is_large, done=done)
+
+    n_threads = _THREADS_OF_LARGE if is_large else 1
+    return Trials(rehearsal, charges, causes, parts, n_threads)
+
+
+def _sequences(dag: Dag, window: Window, most: int) -> Iterator[tuple[str, ...]]:
+    """Yield sequences of kernels that recur on a stream, by the idle time between them."""
+    found = kernel_patterns(dag, window, max_length=_LONGEST, rank_by="gap_ns", top=most)
+    yield from map(tuple, found.loc[found["gap_ns"] > 0, "pattern"])

@@ -1,4 +1,9 @@
-"""Counters over time: launches outstanding on each stream, and the bandwidth of copies."""
+"""Counters over time: launches outstanding on each stream, and the bandwidth of copies.
+
+Counters that another tool sampled: GPU metrics, power, clocks, memory.
+
+Memory allocations and releases over time, recorded with ``profile_memory=True``.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,21 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.matching import group_starts
+from htagraph.arrays.matching import group_starts
+from htagraph.lookup.attribution import innermost, innermost_at, names_or_empty
 from htagraph.lookup.counter_levels import (
     CounterChanges,
     bandwidth_changes,
     counter_levels,
     queue_changes,
 )
-from htagraph.model.answers import COUNTERS
+from htagraph.lookup.samples import Levels, over, sample_levels
+from htagraph.lookup.steps import find_steps, steps_in
+from htagraph.lookup.windowed import clipped
+from htagraph.model.answers import COUNTERS, MEMORY_TIMELINE, SAMPLED_COUNTERS
 from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
 _COUNTERS: dict[str, Callable[[Dag], CounterChanges]] = {
@@ -69,19 +79,11 @@ def counters(
         stream 7 |     [a     ]    [b   ]
         queue    |0[1 ][0 ][1  ][0
 
-    Parameters
-    ----------
-    name : {"queue_length", "memory_bandwidth"}
-        A launch counts from the start of its call to the start of its first work, a graph of many
-        kernels as one. Bandwidth is summed over the copies of one direction that run at once, in
-        1e9 bytes per second.
-    by : {"change", "track"}
-        ``track`` is a row for each stream or device and name: its mean and extremes over time.
-
-    Returns
-    -------
-    DataFrame, schema `answers.COUNTERS`
-        By device, stream and time, from the level at the start of the window if there is one.
+    `name`: a launch counts from the start of its call to the start of its first work, a graph of
+    many kernels as one. Bandwidth is summed over the copies of one direction that run at once, in
+    1e9 bytes per second. `by`: ``track`` is a row for each stream or device and name: its mean and
+    extremes over time. By device, stream and time, from the level at the start of the window if
+    there is one.
     """
     changes = _COUNTERS[name](dag)
     found = counter_levels(changes, window)
@@ -104,3 +106,125 @@ def counters(
             "max": shown.max,
         }
     )
+
+
+_MAX_STRETCHES = 300
+"""Points of a curve, which is more than a plot can show. Chosen."""
+
+
+def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.DataFrame:
+    """Mean, minimum and maximum of each sampled counter.
+
+    Each instant takes the value of the nearest sample, so means are weighted by time.
+
+    ::
+
+        samples   |   1       3       2
+        values    |[ 1   ][ 3    ][ 2    ]
+        window    |     [          ]           mean 2.6 or so, two samples, from 1 to 3
+
+    `by`: one row for the window, for each step that overlaps it (whole), or for each point of a
+    curve: one per sample, or if these are many, per part of equal length. By device, instrument,
+    name and time, without ranges that have no sample.
+    """
+    stretches = _steps(dag, window) if by == "step" else _whole(window)
+    parts = [
+        _of_series(levels, *(_curve(levels, window) if by == "time" else stretches))
+        for levels in sample_levels(dag.events.samples)
+    ]
+    if not parts:
+        return SAMPLED_COUNTERS.empty()
+    frame = pd.concat(parts, ignore_index=True)
+    order = ["device", "instrument", "name", "start_ns", "step"]
+    frame = frame.sort_values(order, kind="stable", ignore_index=True)
+    return SAMPLED_COUNTERS.frame({name: frame[name] for name in SAMPLED_COUNTERS.columns})
+
+
+def _whole(window: Window) -> tuple[I64, I64, I64]:
+    """The window as a range that is no step."""
+    return (
+        np.array([window.start_ns], dtype=np.int64),
+        np.array([window.end_ns], dtype=np.int64),
+        np.array([-1], dtype=np.int64),
+    )
+
+
+def _steps(dag: Dag, window: Window) -> tuple[I64, I64, I64]:
+    """Steps that overlap the window."""
+    steps = steps_in(dag.events, window)
+    start = steps["start_ns"].to_numpy(np.int64)
+    end = start + steps["dur_ns"].to_numpy(np.int64)
+    return start, end, steps["step"].to_numpy(np.int64)
+
+
+def _curve(levels: Levels, window: Window) -> tuple[I64, I64, I64]:
+    """Ranges of a curve: those of the levels, or fewer."""
+    start_ns, end_ns = window.start_ns, window.end_ns
+    inside = levels.bound_ns[(levels.bound_ns > start_ns) & (levels.bound_ns < end_ns)]
+    bound = np.concatenate([[start_ns], inside, [end_ns]])
+    if len(bound) > _MAX_STRETCHES + 1:
+        # The product of two long times might overflow int64.
+        place, (whole, rest) = np.arange(_MAX_STRETCHES + 1), divmod(window.dur_ns, _MAX_STRETCHES)
+        bound = start_ns + place * whole + place * rest // _MAX_STRETCHES
+    return bound[:-1], bound[1:], np.full(len(bound) - 1, -1, dtype=np.int64)
+
+
+def _of_series(levels: Levels, start_ns: I64, end_ns: I64, step: I64) -> pd.DataFrame:
+    """Rows of one series."""
+    found, series = over(levels, start_ns, end_ns), levels.series
+    frame = pd.DataFrame(
+        {
+            "device": series.device,
+            "instrument": series.instrument,
+            "name": series.name,
+            "unit": series.unit,
+            "step": step,
+            "start_ns": start_ns,
+            "dur_ns": end_ns - start_ns,
+            "n_samples": found.n_samples,
+            "mean": found.mean,
+            "min": found.low,
+            "max": found.high,
+            "uncertainty_ns": series.uncertainty_ns,
+        }
+    )
+    return frame[found.covered_ns > 0]
+
+
+_MEMORY = "[memory]"
+
+
+def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
+    """Allocations and releases in the window, each with the operator that made it.
+
+    By device and time. Empty if memory was not recorded. ``attrs["steps_ns"]`` has the starts of
+    steps.
+    """
+    events = dag.events
+    rows = np.flatnonzero(
+        (events.kind == EventKind.INSTANT) & (events.name == events.symbols.code(_MEMORY))
+    )
+    rows = clipped(dag, rows, window).event
+    kind, device = events.column("device_type")[rows], events.column("device_id")[rows]
+    change = events.column("bytes", 0)[rows]
+    order = np.lexsort((change, events.ts_ns[rows], device, kind))
+    rows = rows[order]
+    inner, _ = innermost_at(
+        dag, np.flatnonzero(events.is_host), events.lane[rows].astype(np.int64), events.ts_ns[rows]
+    )
+    op = innermost(dag, inner, (EventKind.OP, EventKind.ANNOTATION))
+    frame = MEMORY_TIMELINE.frame(
+        {
+            "event": rows,
+            "ts_ns": events.ts_ns[rows],
+            "device_type": kind[order],
+            "device": device[order],
+            "bytes": change[order],
+            "allocated": events.column("total_allocated")[rows],
+            "reserved": events.column("total_reserved")[rows],
+            "op": names_or_empty(dag, op),
+        }
+    )
+    steps_ns = find_steps(events)["start_ns"]
+    frame.attrs["steps_ns"] = steps_ns[steps_ns.between(window.start_ns, window.end_ns)].tolist()
+    return frame

@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.ancestors import highest
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.algorithms.matching import group_starts, running_latest
-from htagraph.algorithms.sequences import repeats
+from htagraph.arrays.ancestors import highest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.matching import group_starts, running_latest
+from htagraph.arrays.sequences import repeats
 from htagraph.errors import QueryError
-from htagraph.lookup.clipping import device_work
-from htagraph.lookup.naming import names_or_empty
+from htagraph.lookup.attribution import names_or_empty
 from htagraph.lookup.queues import queues
+from htagraph.lookup.windowed import device_work
 from htagraph.model.answers import KERNEL_PATTERNS
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
@@ -25,20 +25,12 @@ from htagraph.model.window import Window
 
 
 class _Occurrences(NamedTuple):
-    """Runs of device work: occurrence ``i`` is ``work[first[i] : first[i] + length[i]]``.
+    """Runs of device work: occurrence ``i`` is ``work[first[i] : first[i] + length[i]]``."""
 
-    Parameters
-    ----------
-    work : ndarray of shape (n,), dtype=int64
-        Device events in order.
-    gap_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Idle time of the stream between each event and the one before it in the run.
-    pattern, first, length, host : ndarray of shape (m,), dtype=int64
-        Occurrences by pattern; `host` is the operator call, -1 for none.
-    """
-
-    work: I64
-    gap_ns: I64
+    work: I64  # Device events in order
+    gap_ns: I64  # Idle time of the stream between each event and the one before it in the run
+    # pattern, first, length, host: of shape (m,). Occurrences by pattern; `host` is the operator
+    # call, -1 for none.
     pattern: I64
     first: I64
     length: I64
@@ -126,36 +118,10 @@ def kernel_patterns(
         stream 7 | [copy][gemm] [relu]    [copy][gemm] [relu]     (copy, gemm, relu) twice
                                ^                      ^           gap_ns
 
-    Parameters
-    ----------
-    window : Window
-        Along a stream, work that overlaps it; under an operator, calls that begin in it. Times are
-        not clipped.
-    under : str or re.Pattern, optional
-        Name, glob or regex of operators and annotations; default is along the streams.
-    min_length, max_length : int, default=2 and 16
-        Kernels of a sequence.
-    by : {"pattern", "occurrence"}
-        ``occurrence`` is a row for each time that one of the `top` patterns ran, in order of time.
-
-    Returns
-    -------
-    DataFrame, schema `answers.KERNEL_PATTERNS`
-        Largest first.
-
-    Raises
-    ------
-    QueryError
-        If no length is allowed.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline("stream 7 |[copy][gemm] [copy][gemm]    [relu]"))
-    >>> kernel_patterns(dag, dag.span)[["pattern", "n_occurrences", "device_ns"]]
-            pattern  n_occurrences  device_ns
-    0  (copy, gemm)              2      24000
+    `window`: along a stream, work that overlaps it; under an operator, calls that begin in it.
+    Times are not clipped. `under`: name, glob or regex of operators and annotations; default is
+    along the streams. `min_length`, `max_length`: kernels of a sequence. `by`: ``occurrence`` is a
+    row for each time that one of the `top` patterns ran, in order of time. Largest first.
     """
     if not 1 <= min_length <= max_length:
         hint = "1 <= min_length <= max_length."

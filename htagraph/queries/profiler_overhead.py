@@ -12,12 +12,12 @@ import re
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.algorithms.nesting import nest
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.nesting import nest
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import Segments, coded_texts
-from htagraph.lookup.clipping import Clipped, clipped
+from htagraph.lookup.windowed import Clipped, clipped
 from htagraph.model.answers import PROFILER_OVERHEAD
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.dag import Dag
@@ -52,30 +52,11 @@ def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
                       [Buffer]                  aten::add
         stream 7 |                    [k <a ]
 
-    Returns
-    -------
-    DataFrame, schema `answers.PROFILER_OVERHEAD`
-        Most time on the path first. Path times are too long by at least the profiler's share: the
-        cost of recording each event is not recorded.
-
-    Notes
-    -----
     Overhead is on the path while the path is on the same host thread; the innermost of overlapping
     ones counts. If the file names no thread, as Kineto does for CUPTI, the thread is the only one
     in an operator or call all that time. With none or several, and for buffer flushes, it is
-    unknown, and the overhead is not on the path.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> events = timeline("cpu 1 |[aten::add [Resource]        ]")
-    >>> kind = np.array([EventKind.OP, EventKind.OVERHEAD], dtype=np.int8)
-    >>> dag = compile_events(replace(events, kind=kind))
-    >>> profiler_overhead(dag, dag.span)[["name", "source", "sum_ns", "path_ns", "inside"]]
-           name    source  sum_ns  path_ns     inside
-    0  Resource  profiler   10000    10000  aten::add
+    unknown, and the overhead is not on the path. Most time on the path first. Path times are too
+    long by at least the profiler's share: the cost of recording each event is not recorded.
     """
     return profiler_overhead_of(dag, window, path_segments(dag, [window]))
 

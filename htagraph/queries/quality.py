@@ -1,35 +1,114 @@
-"""How far a graph can be trusted: what is linked, classified and recorded, and what is not."""
+"""How far a graph can be trusted: what is linked, classified and recorded, and what is not.
+
+Inferred dependencies: by which rule, and on what evidence.
+
+What the graph is made of: kinds of edges with their rules, kinds of events, and their time.
+
+What a recording lacks or has wrong, and what that does to the answers.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.components import components
-from htagraph.algorithms.matching import group_starts
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.matching import group_starts
+from htagraph.arrays.reach import components
 from htagraph.compiler.structure import FEWEST_IDLE_LAUNCHES
 from htagraph.explain.critical_path import end_node, path_segments
-from htagraph.explain.segments import Segments
+from htagraph.explain.segments import Segments, segment_labels
 from htagraph.lookup.attribution import track_codes
-from htagraph.lookup.bandwidths import bandwidths
+from htagraph.lookup.collectives import host_ranges
+from htagraph.lookup.counter_levels import bandwidths
+from htagraph.lookup.damage import damage_of
 from htagraph.lookup.holes import kernel_launches
-from htagraph.lookup.host_collectives import host_ranges
-from htagraph.lookup.host_waits import is_matched, long_waits
-from htagraph.lookup.plain_traces import NO_DEVICE_WORK, is_plain
+from htagraph.lookup.programs import NO_DEVICE_WORK, is_plain
+from htagraph.lookup.queues import is_matched, long_waits
 from htagraph.lookup.selecting import events_in
 from htagraph.lookup.steps import find_steps
-from htagraph.model.answers import QUALITY
-from htagraph.model.categories import CRITICAL_PATH, FORWARD_BACKWARD
+from htagraph.lookup.windowed import edges_in
+from htagraph.model.answers import DAMAGE, INFERENCES, KINDS, QUALITY
 from htagraph.model.dag import Dag
+from htagraph.model.edges import Support
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
+from htagraph.model.names import CRITICAL_PATH, FORWARD_BACKWARD
+from htagraph.model.recording import Damage, DamageKind
 from htagraph.model.rules import Evidence, Rule
+from htagraph.model.schema import categorical, labelled
 from htagraph.model.symbols import alphabetical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.queries.inferences import inferences_of
 from htagraph.queries.profiler_overhead import profiler_overhead_of
+
+
+def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
+    """Inferred edges by rule with their time on the critical path, or the evidence by pair.
+
+    `by`: one row for each rule with edges in the window, or for each pair of places that was
+    learned from the whole trace. Most time on the path first; pairs by rule, most matched first.
+    """
+    if by == "pair":
+        ordered = sorted(dag.support, key=_place)
+        return _inferences_frame(
+            [pair.rule for pair in ordered],
+            [[pair] for pair in ordered],
+            source=[pair.source for pair in ordered],
+            target=[pair.target for pair in ordered],
+            distance_ns=[pair.distance_ns for pair in ordered],
+            spread_ns=[pair.spread_ns for pair in ordered],
+        )
+    return inferences_of(dag, window, path_segments(dag, [window]))
+
+
+def inferences_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
+    """Inferred edges by rule, given the window's critical path."""
+    n_edges = np.bincount(dag.edges.rule[edges_in(dag, window)], minlength=len(Rule)).tolist()
+    path_ns = sum_by_code(path.rule(dag), path.dur_ns, len(Rule)).tolist()
+    rules = [rule for rule in Rule if rule.evidence is Evidence.INFERRED and n_edges[rule]]
+    rules.sort(key=lambda rule: (-path_ns[rule], -n_edges[rule], rule))
+    on_path = [path_ns[rule] for rule in rules]
+    return _inferences_frame(
+        rules,
+        [[pair for pair in dag.support if pair.rule is rule] for rule in rules],
+        n_edges=[n_edges[rule] for rule in rules],
+        path_ns=on_path,
+        path_share=[dur_ns / max(window.dur_ns, 1) for dur_ns in on_path],
+    )
+
+
+def _place(pair: Support) -> tuple[object, ...]:
+    """Sort key of a pair: most matches first."""
+    return pair.rule, -pair.n_matched, pair.n_all, pair.source, pair.target, pair.distance_ns
+
+
+def _inferences_frame(
+    rules: Sequence[Rule], support: Sequence[Sequence[Support]], **known: Iterable[object]
+) -> pd.DataFrame:
+    """Rows of the answer, from rules, their evidence, and other known columns."""
+    n = len(rules)
+    unknown = {name: [0] * n for name in ("n_edges", "path_ns", "distance_ns", "spread_ns")}
+    return INFERENCES.frame(
+        {
+            **unknown,
+            "path_share": [np.nan] * n,
+            "source": [""] * n,
+            "target": [""] * n,
+            **known,
+            "rule": categorical(np.array(rules, dtype=np.int64), Rule.labels()),
+            "kind": categorical(np.array([r.kind for r in rules], np.int64), EdgeKind.labels()),
+            "n_pairs": [len(pairs) for pairs in support],
+            "n_matched": [sum(pair.n_matched for pair in pairs) for pairs in support],
+            "n_all": [sum(pair.n_all for pair in pairs) for pairs in support],
+            "chance": [max((pair.chance for pair in pairs), default=np.nan) for pairs in support],
+        }
+    )
+
 
 UNKNOWN_LIMIT = 0.2
 """Share of unknown waits above which a critical path does not establish what limits the run.
@@ -293,13 +372,7 @@ def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
 
 
 def unknown_in_words(share: float) -> str:
-    """Why nothing is predicted of a path with so many unknown waits; empty below the limit.
-
-    Examples
-    --------
-    >>> unknown_in_words(0.25)
-    '25% of the critical path is unknown waits (limit 20%), so no prediction is made'
-    """
+    """Why nothing is predicted of a path with so many unknown waits; empty below the limit."""
     if share <= UNKNOWN_LIMIT:
         return ""
     return (
@@ -362,5 +435,74 @@ def quality_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
             "consequence": [
                 check.note if check.verdict == "good" else check.consequence for check in checks
             ],
+        }
+    )
+
+
+NO_EVENT = "(no event)"
+"""Kind of the time of a path in which no event ran."""
+
+
+def kinds(dag: Dag, window: Window, *, of: Literal["edges", "events"] = "edges") -> pd.DataFrame:
+    """Kinds of edges or events of a window: how many, and their time on the critical path.
+
+    Most time on the path first. All times add up to the window.
+    """
+    path = path_segments(dag, [window])
+    if of == "events":
+        labels = [*EventKind.labels(), NO_EVENT]
+        own = dag.events.kind[events_in(dag, window)]
+        on_path = gather(dag.events.kind, path.event, len(EventKind))
+        return _frame(own, on_path, path.dur_ns, [(label, "", "") for label in labels])
+    rows = edges_in(dag, window)
+    kind, _ = segment_labels(dag, path, "kind")
+    return _frame(
+        dag.edges.kind[rows].astype(np.int64) * len(Rule) + dag.edges.rule[rows],
+        kind.astype(np.int64) * len(Rule) + path.rule(dag),
+        path.dur_ns,
+        [(kind.label, rule.label, str(rule.evidence)) for kind in EdgeKind for rule in Rule],
+    )
+
+
+def _frame(
+    own: npt.NDArray[np.integer[Any]],
+    on_path: npt.NDArray[np.integer[Any]],
+    dur_ns: npt.NDArray[np.int64],
+    labels: list[tuple[str, str, str]],
+) -> pd.DataFrame:
+    """The answer from codes of things and of segments, and what each code is called."""
+    n = np.bincount(own, minlength=len(labels))
+    path_ns = sum_by_code(on_path, dur_ns, len(labels))
+    found = np.flatnonzero((n > 0) | (path_ns > 0))
+    found = found[np.lexsort((found, -n[found], -path_ns[found]))]
+    kind, rule, evidence = ([labels[code][at] for code in found.tolist()] for at in range(3))
+    return KINDS.frame(
+        {
+            "kind": kind,
+            "rule": rule,
+            "evidence": evidence,
+            "n": n[found],
+            "path_ns": path_ns[found],
+            "path_share": path_ns[found] / max(int(dur_ns.sum()), 1),
+        }
+    )
+
+
+def damage(dag: Dag, window: Window) -> pd.DataFrame:
+    """What of the window is damaged: events that are lost, times that are wrong."""
+    return damage_frame(damage_of(dag, window))
+
+
+def damage_frame(found: Iterable[Damage]) -> pd.DataFrame:
+    """Damage as a frame, schema `answers.DAMAGE`."""
+    rows = list(found)
+    return DAMAGE.frame(
+        {
+            "kind": labelled([one.kind for one in rows], list(DamageKind)),
+            "n": [one.n for one in rows],
+            "n_all": [one.n_all for one in rows],
+            "start_ns": [one.start_ns for one in rows],
+            "end_ns": [one.end_ns for one in rows],
+            "consequence": [one.said for one in rows],
         }
     )

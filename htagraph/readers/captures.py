@@ -69,12 +69,8 @@ def choose_capture(
 ) -> tuple[list[Path], str]:
     """The files of one capture, and a sentence on the choice, empty if there was none to make.
 
-    Parameters
-    ----------
-    where : object
-        Where they were found, for messages.
-    capture : int or "latest"
-        Its number; by default the latest complete one.
+    `where`: where they were found, for messages. `capture`: its number; by default the latest
+    complete one.
     """
     traces = captures[captures["capture"] > 0]
     found = {number: traces[traces["capture"] == number] for number in _numbers(traces)}

@@ -9,11 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from htagraph.errors import IncompleteTraceWarning, TraceError, TraceFormatError
-from htagraph.readers.content import first_bytes
-from htagraph.readers.other_formats import other_format
-from htagraph.readers.rank_paths import SQLITE, file_of
+from htagraph.readers.byte_stream import first_bytes
+from htagraph.readers.formats import other_format
 from htagraph.readers.storage import (
+    SQLITE,
     exists,
+    file_of,
     files_matching,
     files_within,
     is_file,
@@ -43,12 +44,8 @@ _MOST_RECOGNIZED = 100
 def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     """The trace files of a folder, with its subfolders, or of a glob; sorted by name.
 
-    A file of several ranks gives a path for each (`htagraph.readers.rank_paths`).
-
-    Parameters
-    ----------
-    where : str, Path, or iterable of them
-        A list is used unchanged.
+    A file of several ranks gives a path for each (`htagraph.readers.storage`). `where`: a list is
+    used unchanged.
     """
     if isinstance(where, str | Path):
         where = path_of(where)

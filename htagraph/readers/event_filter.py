@@ -36,14 +36,7 @@ class EventFilter:
 def taken(events: EventTable, rows: I64) -> EventTable:
     """Events of some rows, each at most once, in that order.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n,), dtype=int64
-
-    Returns
-    -------
-    EventTable
-        Without flow points on other events.
+    Without flow points on other events.
     """
     number = np.full(len(events) + 1, -1, dtype=np.int64)  # the last is for event -1, none
     number[rows] = np.arange(len(rows))

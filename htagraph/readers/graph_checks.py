@@ -14,16 +14,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.captured import CAPTURED_DTYPES, CAPTURED_LAUNCH
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EVENT_DTYPES, LIST_COLUMNS, EventTable, LaneTable
+from htagraph.model.events import (
+    CAPTURED_DTYPES,
+    CAPTURED_LAUNCH,
+    EVENT_DTYPES,
+    LIST_COLUMNS,
+    EventTable,
+    LaneTable,
+)
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.recording import MAX_RANKS, Recording
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable
-from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
+from htagraph.readers.beside.execution_nodes import TEXTS as NODE_TEXTS
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
 
 Array = npt.NDArray[Any]
@@ -46,13 +52,7 @@ _TEXTS = {column.name for column in COLUMNS if column.read is Read.TEXT} | set(N
 
 
 def check_graph(dag: Dag) -> None:
-    """Raise unless a graph obeys the laws of the compiler.
-
-    Raises
-    ------
-    ValueError
-        Names the first violation.
-    """
+    """Raise unless a graph obeys the laws of the compiler."""
     _check_facts(dag)
     check_events(dag.events)
     _check_edges("edges", dag.edges, dag)
@@ -69,13 +69,7 @@ def check_graph(dag: Dag) -> None:
 
 
 def check_events(events: EventTable) -> None:
-    """Raise unless a table of events can be compiled.
-
-    Raises
-    ------
-    ValueError
-        Names the first violation.
-    """
+    """Raise unless a table of events can be compiled."""
     _check_lanes(events.lanes)
     _check_events(events)
     _check_columns(events)
@@ -85,12 +79,7 @@ def check_events(events: EventTable) -> None:
 
 
 def check_places(arrays: Mapping[str, Array], dag: Dag) -> None:
-    """Raise unless the stored places and moves are about existing events.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise unless the stored places and moves are about existing events."""
     moved = arrays["recording.moved"]
     _check_shapes(
         "recording",
@@ -109,12 +98,7 @@ def check_places(arrays: Mapping[str, Array], dag: Dag) -> None:
 
 
 def check_recording(recording: Recording) -> None:
-    """Raise unless the small facts of a recording have their types.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise unless the small facts of a recording have their types."""
     origin = recording.origin
     counts = (recording.skipped, recording.n_bytes)
     attached = [(one.instrument, one.detail, one.n, one.n_matched) for one in recording.attached]

@@ -58,10 +58,7 @@ def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
 def compiled_of(arrays: Arrays, source: Path) -> tuple[Dag, Recording]:
     """A graph that was stored with its recording; one of `BROKEN` if it is none.
 
-    Parameters
-    ----------
-    source : Path
-        The trace of both.
+    `source`: the trace of both.
     """
     dag, rank, _ = graph_of(arrays)
     check_places(arrays, dag)
@@ -75,10 +72,7 @@ def compiled_of(arrays: Arrays, source: Path) -> tuple[Dag, Recording]:
 def rank_of(arrays: Arrays, source: Path) -> tuple[Dag, int, Origin | None]:
     """As `graph_of`; ``args`` are read from the trace, if it was stored with its recording.
 
-    Parameters
-    ----------
-    source : Path
-        The trace.
+    `source`: the trace.
     """
     dag, rank, origin = graph_of(arrays)
     if origin is None or "args.offset" not in arrays:  # a changed run has no file
@@ -116,10 +110,7 @@ def arrays_in(
 ) -> Arrays:
     """The arrays of a file; uncompressed, so never larger than the file.
 
-    Parameters
-    ----------
-    seal : callable, optional
-        What the file must be marked with, by its members.
+    `seal`: what the file must be marked with, by its members.
     """
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceError
-from htagraph.readers.content import first_bytes
-from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.byte_stream import ByteStream, first_bytes
+from htagraph.readers.formats import WORKER_TIMELINE, other_format
 from htagraph.readers.kineto.header import rank_of, world_size_of
-from htagraph.readers.other_formats import WORKER_TIMELINE, other_format
-from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
-from htagraph.readers.storage import open_file
+from htagraph.readers.storage import SQLITE, file_of, open_file, rank_in_name
 
 EXECUTION_TRACE = "execution trace"
 """`TraceHead.foreign` of an execution trace."""
@@ -71,38 +69,21 @@ _MAX_NS = 1 << 62
 
 @dataclass(frozen=True)
 class TraceHead:
-    """What the first and last bytes of a file tell.
-
-    Parameters
-    ----------
-    n_bytes : int
-        Size of the file.
-    foreign : str
-        What the file is if it is no trace, else empty.
-    pid : int
-        -1 if unknown, as `host` is empty.
-    start_ns, end_ns : int, optional, unit=ns
-        Since 1970, None if unknown without reading on.
-    written_ns : int, optional, unit=ns
-        When the file was written, by its name.
-    steps : tuple of int
-        Numbers of the steps seen, ascending.
-    is_whole : bool
-        Whether the whole file was read: there are no other steps.
-    """
+    """What the first and last bytes of a file tell."""
 
     path: Path
-    n_bytes: int = 0
-    foreign: str = ""
+    n_bytes: int = 0  # Size of the file
+    foreign: str = ""  # What the file is if it is no trace, else empty
     rank: int | None = None
     world_size: int | None = None
     host: str = ""
-    pid: int = -1
+    pid: int = -1  # -1 if unknown, as `host` is empty
+    # start_ns, end_ns: since 1970, None if unknown without reading on
     start_ns: int | None = None
     end_ns: int | None = None
-    written_ns: int | None = None
-    steps: tuple[int, ...] = ()
-    is_whole: bool = False
+    written_ns: int | None = None  # When the file was written, by its name
+    steps: tuple[int, ...] = ()  # Numbers of the steps seen, ascending
+    is_whole: bool = False  # Whether the whole file was read: there are no other steps
 
     @property
     def process(self) -> tuple[str, int] | None:
@@ -111,15 +92,7 @@ class TraceHead:
 
     @property
     def steps_in_words(self) -> str:
-        """The steps, open-ended if the unread rest may hold more.
-
-        Examples
-        --------
-        >>> TraceHead(Path("x"), steps=(3, 4, 5), is_whole=True).steps_in_words
-        '3 to 5'
-        >>> TraceHead(Path("x"), steps=(3,)).steps_in_words
-        '3 …'
-        """
+        """The steps, open-ended if the unread rest may hold more."""
         if not self.steps:
             return ""
         if not self.is_whole:
@@ -148,15 +121,8 @@ class _Seen:
 def read_heads(paths: Iterable[Path], *, whole: bool = False) -> list[TraceHead]:
     """The heads of files, in order.
 
-    Parameters
-    ----------
-    whole : bool, default=False
-        Decompress gzip files to their ends, which tell when a capture ended.
-
-    Returns
-    -------
-    list of TraceHead
-        An empty one for a file that cannot be read: loading it reports why.
+    `whole`: decompress gzip files to their ends, which tell when a capture ended. An empty one for
+    a file that cannot be read: loading it reports why.
     """
     with ThreadPoolExecutor(_N_THREADS, "htagraph-heads") as pool:
         return list(pool.map(lambda path: _read_head(path, whole=whole), paths))

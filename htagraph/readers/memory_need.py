@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from pathlib import Path
 
-from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.byte_stream import ByteStream
 from htagraph.readers.storage import is_file, is_remote, n_bytes_of
 
 _PER_BYTE = 1.9

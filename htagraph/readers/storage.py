@@ -5,6 +5,8 @@ has the name, suffix and parents of its key. A path on disk that would look like
 named ``s3:``, is kept as an absolute path. So what a folder holds is never taken for a URL: no name
 in an archive of traces makes a request. Only this file knows the difference, and imports `fsspec`,
 when it sees a URL.
+
+Ranks that share a file: a path below the file names one of them, ``run.sqlite/rank-1``.
 """
 
 from __future__ import annotations
@@ -32,11 +34,6 @@ def path_of(given: str | Path) -> Path:
     """Path of what a user names: text is a URL only with ``://``.
 
     A `Path` has one slash less. It is a URL unless there is such a file or folder on disk.
-
-    Examples
-    --------
-    >>> path_of("s3://bucket/run").as_posix(), path_of("s3:/bucket/run").is_absolute()
-    ('s3:/bucket/run', True)
     """
     path, found = Path(given), _URL.match(str(given))
     if isinstance(given, str):
@@ -239,3 +236,41 @@ def files_matching(pattern: str | Path) -> list[Path]:
 
 def _below(folder: Path, root: str, keys: list[str]) -> list[Path]:
     return sorted(folder / key.removeprefix(root).lstrip("/") for key in keys)
+
+
+SQLITE = b"SQLite format 3\x00"
+"""First bytes of an SQLite file."""
+
+_OF_SEVERAL_RANKS = (".sqlite", ".pftrace", ".pftrace.gz")
+"""Endings of files that may hold several ranks."""
+
+
+_RANKS_IN_NAME = [
+    re.compile(rf"(?:^|[^a-zA-Z]){word}[-_.]?(\d{{1,9}})(?!\d)", re.IGNORECASE)
+    for word in ("rank", "(?:worker|tp|dp)")
+]
+"""The rank of the job first: vLLM writes ``dp0_pp0_tp1_dcp0_ep1_rank1.pt.trace.json.gz``."""
+
+
+def file_of(path: Path) -> Path:
+    """The file that a path names, or that holds the rank that it names."""
+    # Unlike those of `Path`, functions of `os.path` answer for names that no file can have.
+    return path.parent if os.path.isfile(path.parent) else path  # noqa: PTH113
+
+
+def file_and_part(path: Path) -> tuple[Path, str]:
+    """A file, and the part in it that a path names; ``""`` for the whole file."""
+    file = file_of(path)
+    return file, "" if file == path else path.name
+
+
+def name_of(path: Path) -> str:
+    """Display name of a trace: its file, and its rank if the file has several."""
+    is_part = not path.suffix and path.parent.name.endswith(_OF_SEVERAL_RANKS)
+    return f"{path.parent.name}/{path.name}" if is_part else path.name
+
+
+def rank_in_name(path: Path) -> int | None:
+    """The rank in a file's name, or None."""
+    found = [match for one in _RANKS_IN_NAME if (match := one.search(path.name))]
+    return int(found[0].group(1)) if found else None

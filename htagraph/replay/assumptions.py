@@ -12,15 +12,14 @@ from enum import StrEnum, unique
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.retime import DROPPED
-from htagraph.model.arrays import I64
+from htagraph.arrays.codes import gather
+from htagraph.arrays.retime import DROPPED
+from htagraph.model.arrays import I64, brief
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.frozen import brief
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
-from htagraph.replay.own_times import held_calls, own_times
+from htagraph.replay.latent_waits import held_calls, own_times
 from htagraph.replay.replay import Replay
 
 _LESS_SURE = (
@@ -70,10 +69,8 @@ class Reading:
 def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Reading]:
     """Yield the readings that apply to a graph, `Assumption.AS_BOUND` first.
 
-    Parameters
-    ----------
-    is_alone : bool, default=True
-        Whether the trace is analyzed alone: collectives may wait for ranks that are not there.
+    `is_alone`: whether the trace is analyzed alone: collectives may wait for ranks that are not
+    there.
     """
     usual = _with_typical_lags(dag, replay, 50)
     yield Reading(Assumption.AS_BOUND, usual)
@@ -93,12 +90,8 @@ def _with_typical_lags(dag: Dag, replay: Replay, percentile: int) -> Replay:
     """The replay with edges that did not bind as long as those of their rule that did.
 
     An edge's lag is the least that its mechanism takes. If the edge binds in a changed run, it
-    takes what such edges usually take.
-
-    Parameters
-    ----------
-    percentile : int
-        50 or 90, of the usual times of edges that bound.
+    takes what such edges usually take. `percentile`: 50 or 90, of the usual times of edges that
+    bound.
     """
     into_device = np.flatnonzero(dag.events.is_device[replay.node[replay.head] >> 1])
     elapsed = replay.ts_ns[replay.head[into_device]] - replay.ts_ns[replay.tail[into_device]]

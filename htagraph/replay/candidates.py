@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.lookup.data_loaders import Loading
+from htagraph.lookup.programs import Loading
 from htagraph.model.kinds import Bound, Cause, EdgeKind, KernelClass
-from htagraph.replay.changes import Change, NoWait, Remove, Scale, Spare
+from htagraph.replay.changes import Balance, Change, NoWait, Remove, Scale, Spare
 from htagraph.replay.charges import Charges
 from htagraph.replay.collective_changes import Bandwidth, Equalise
 from htagraph.replay.device_changes import Fuse, Overlap
-from htagraph.replay.event_groups import (
+from htagraph.replay.draft import (
     ALLOCATIONS,
     COPIES_THAT_BLOCK,
     HOST_WAITS,
@@ -24,7 +24,6 @@ from htagraph.replay.event_groups import (
 )
 from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
-from htagraph.replay.token_surplus import Balance
 
 TWICE_AS_FAST = 0.5
 """Share of its time left to whatever is made twice as fast."""
@@ -45,31 +44,15 @@ _ON_HOST = (Bound.HOST, Bound.DATA_LOADING)
 
 
 class Candidate(NamedTuple):
-    """Changes made together, and what they are about.
+    """Changes made together, and what they are about."""
 
-    Parameters
-    ----------
-    kind : str
-        ``cause`` (the run without it), ``kernel``, ``operator``, ``wait`` …
-    target : str
-        What is changed, for people.
-    left : float
-        Share of its time left to the target.
-    cause : str
-        Cause that is gone, or empty.
-    rank : int
-        Rank that is not late, else -1.
-    is_last_resort : bool
-        Used only if no other change of its kind applies to the target.
-    """
-
-    kind: str
-    target: str
+    kind: str  # ``cause`` (the run without it), ``kernel``, ``operator``, ``wait`` …
+    target: str  # What is changed, for people
     changes: tuple[Change, ...]
-    left: float = 0.0
-    cause: str = ""
-    rank: int = -1
-    is_last_resort: bool = False
+    left: float = 0.0  # Share of its time left to the target
+    cause: str = ""  # Cause that is gone, or empty
+    rank: int = -1  # Rank that is not late, else -1
+    is_last_resort: bool = False  # Used only if no other change of its kind applies to the target
 
 
 def of_parts(
@@ -82,12 +65,8 @@ def of_parts(
 ) -> Iterator[Candidate]:
     """Yield what is worth trying on parts of a path; some of it may not apply.
 
-    Parameters
-    ----------
-    sequences : iterable of tuple of str
-        Names of kernels that recur one after the other; used last.
-    done : collection of str
-        Kinds of change that the run has already, see `kinds_done`.
+    `sequences`: names of kernels that recur one after the other; used last. `done`: kinds of change
+    that the run has already, see `kinds_done`.
     """
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
@@ -98,13 +77,7 @@ def of_parts(
 
 
 def kinds_done(*, can_capture: bool, loading: Loading) -> tuple[str, ...]:
-    """Kinds of change that the run has already, or cannot have: graphs, or workers that load.
-
-    Examples
-    --------
-    >>> kinds_done(can_capture=False, loading="in process")
-    ('launches',)
-    """
+    """Kinds of change that the run has already, or cannot have: graphs, or workers that load."""
     by_workers = loading not in {"", "in process"}
     had = {"launches": not can_capture, "data loading": by_workers}
     return tuple(kind for kind, is_done in had.items() if is_done)
@@ -121,17 +94,9 @@ def of_causes(
     """Yield the run without each cause, or without each late rank's delay.
 
     A rank with too many tokens would still be last if it were not late for another reason.
-
-    Parameters
-    ----------
-    segments : DataFrame
-        Edges, and of a job the ranks, of a path.
-    charges : Charges
-        Causes of all time, on the path or not.
-    balance : Balance, optional
-        The change that gives all ranks of a job as many tokens for their experts.
-    machines : mapping of int to str, optional
-        Ranks of machines that are late, and their machine: they are repaired together.
+    `segments`: edges, and of a job the ranks, of a path. `charges`: causes of all time, on the path
+    or not. `balance`: the change that gives all ranks of a job as many tokens for their experts.
+    `machines`: ranks of machines that are late, and their machine: they are repaired together.
     """
     machines = machines or {}
     late, overfull = pd.Series(-1, index=attributed.index), set[int]()

@@ -17,20 +17,29 @@ from htagraph.replay.changes import (
     NoWait,
     OnRank,
     Remove,
+    Reweigh,
     Scale,
     Without,
     insert,
     no_wait,
     remove,
+    reweigh,
     scale,
     without,
 )
 from htagraph.replay.collective_changes import Bandwidth, Equalise, bandwidth, equalise
-from htagraph.replay.device_changes import Fuse, Overlap, fuse, overlap
-from htagraph.replay.edge_changes import Reweigh, reweigh
+from htagraph.replay.device_changes import (
+    AllowTf32,
+    AtRoof,
+    Fuse,
+    Overlap,
+    allow_tf32,
+    at_roof,
+    fuse,
+    overlap,
+)
 from htagraph.replay.host_changes import Graphed, Prefetch, graphed, prefetch
 from htagraph.replay.host_code import Code, code
-from htagraph.replay.roof_changes import AllowTf32, AtRoof, allow_tf32, at_roof
 
 _ALL = "all"
 """Instead of a name: whatever has a roof."""
@@ -72,13 +81,7 @@ _WRITTEN: Mapping[type[Change], tuple[str, Callable[[Any], str | float | bool]]]
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """Options that name changes, as typed.
-
-    Parameters
-    ----------
-    rank : int, optional
-        The only rank of a job to change; None for all.
-    """
+    """Options that name changes, as typed."""
 
     without: Sequence[str] | None = None
     scale: Sequence[str] | None = None
@@ -94,7 +97,7 @@ class ChangeOptions:
     graphed: bool = False
     bandwidth: float | None = None
     equalise: bool = False
-    rank: int | None = None
+    rank: int | None = None  # The only rank of a job to change; None for all
 
     @property
     def needs_job(self) -> bool:
@@ -102,13 +105,7 @@ class ChangeOptions:
         return self.equalise or self.rank is not None
 
     def changes(self) -> tuple[Change, ...]:
-        """Changes in the order of the options above.
-
-        Raises
-        ------
-        QueryError
-            If an option cannot be parsed, or a rank is named without a change.
-        """
+        """Changes in the order of the options above."""
         found = self._on_every_rank()
         if self.rank is None:
             return found
@@ -137,13 +134,7 @@ class ChangeOptions:
 
 
 def options_of(change: Change) -> str:
-    """The options of `htagraph what-if` that make a change; empty if none make just that.
-
-    Examples
-    --------
-    >>> options_of(scale("gemm*", by=0.5)), options_of(prefetch(3).on_rank(2))
-    ("--scale 'gemm*=0.5'", '--prefetch 3 --on-rank 2')
-    """
+    """The options of `htagraph what-if` that make a change; empty if none make just that."""
     if isinstance(change, OnRank):
         inner = options_of(change.change)
         return inner and f"{inner} --on-rank {change.rank}"

@@ -1,21 +1,31 @@
-"""Changes to a run: the base class, and changes to the time of named events."""
+"""Changes to a run: the base class, and changes to the time of named events.
+
+Token surplus: time that ranks spend on more tokens than the mean, and a run without it.
+
+A change of edges themselves: other weights.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.retime import DROPPED
-from htagraph.errors import QueryError
+from htagraph.arrays.clocks import Clock
+from htagraph.arrays.codes import gather
+from htagraph.arrays.retime import DROPPED
+from htagraph.errors import QueryError, one_of
 from htagraph.model.api_calls import WAITING_CALLS, call_meanings
-from htagraph.model.arrays import I64
-from htagraph.model.kinds import EdgeKind, among
+from htagraph.model.arrays import F64, I64
+from htagraph.model.kinds import Cause, EdgeKind, among
 from htagraph.model.rules import Rule
+from htagraph.model.units import human_count
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.draft import Draft, Events, Parts
 from htagraph.replay.host_code import Code, share_of_code
@@ -31,35 +41,17 @@ def written(chosen: object) -> str:
 
 
 class Change(ABC):
-    """A change to a run. ``str`` gives the call that makes it.
+    """A change to a run. ``str`` gives the call that makes it."""
 
-    Attributes
-    ----------
-    is_most : bool
-        Whether it saves what is possible at most, as at a roof that kernels come near to.
-    """
-
+    # Whether it saves what is possible at most, as at a roof that kernels come near to
     is_most: ClassVar[bool] = False
 
     @abstractmethod
     def apply(self, draft: Draft) -> None:
-        """Make the change to a draft.
-
-        Raises
-        ------
-        QueryError
-            If the graph has nothing that the change names. It is then unchanged. In a job, one
-            rank that has it is enough.
-        """
+        """Make the change to a draft."""
 
     def on_rank(self, rank: int) -> OnRank:
-        """The change on one rank of a job only.
-
-        Examples
-        --------
-        >>> print(scale("aten::unique", by=0.5).on_rank(3))
-        scale('aten::unique', by=0.5).on_rank(3)
-        """
+        """The change on one rank of a job only."""
         return OnRank(self, rank)
 
 
@@ -227,22 +219,13 @@ def no_wait(chosen: Events) -> NoWait:
 
 @dataclass(frozen=True, eq=False)
 class Spare(Change):
-    """Parts of edges take no time: the time that a path charges to a cause.
+    """Parts of edges take no time: the time that a path charges to a cause."""
 
-    Parameters
-    ----------
-    row, dur_ns : ndarray of shape (n,), dtype=int64
-        Rows of the edge table, and the time to remove from each.
-    name : str
-        The cause.
-    rank : ndarray of shape (n,), dtype=int64
-        The rank whose edge table it is; -1 of a single trace.
-    """
-
+    # row, dur_ns: rows of the edge table, and the time to remove from each
     row: I64
     dur_ns: I64
-    name: str
-    rank: I64
+    name: str  # The cause
+    rank: I64  # The rank whose edge table it is; -1 of a single trace
 
     def apply(self, draft: Draft) -> None:
         """Shorten the edges, the residual first."""
@@ -261,13 +244,7 @@ class Spare(Change):
 
 
 def slug(cause: str) -> str:
-    """A cause as the command line takes it.
-
-    Examples
-    --------
-    >>> slug("GPU memory allocation")
-    'gpu-memory-allocation'
-    """
+    """A cause as the command line takes it."""
     return cause.lower().replace(" ", "-")
 
 
@@ -368,3 +345,187 @@ def insert(*, after: Events, dur_ns: int) -> Insert:
         hint = "dur_ns=50_000 is 50 us."
         raise QueryError(f"insert: dur_ns must be between 0 and 1e15, not {dur_ns}.", hint=hint)
     return Insert(after, dur_ns)
+
+
+@dataclass(frozen=True)
+class TokenSurplus:
+    """The part of each rank's time that goes to tokens beyond the mean."""
+
+    # times_ns, sums_ns: by rank: times, ascending, and the surplus until then; it grows evenly in
+    # between
+    times_ns: Mapping[int, I64] = field(default_factory=dict)
+    sums_ns: Mapping[int, F64] = field(default_factory=dict)
+
+    def moved(self, clocks: Mapping[int, Clock]) -> TokenSurplus:
+        """The same in common time."""
+        times_ns = {rank: clocks[rank].to_common(one) for rank, one in self.times_ns.items()}
+        return TokenSurplus(times_ns, self.sums_ns)
+
+    def within(self, rank: int, start_ns: I64, end_ns: I64) -> I64:
+        """The surplus of a rank in each of some intervals."""
+        times = self.times_ns.get(rank)
+        if times is None:
+            return np.zeros(len(start_ns), dtype=np.int64)
+        low, high = (
+            np.interp(at - times[0], times - times[0], self.sums_ns[rank])
+            for at in (start_ns, end_ns)
+        )
+        found: I64 = np.clip(np.floor(high - low), 0, end_ns - start_ns).astype(np.int64)
+        return found
+
+    def charged(self, attributed_time: pd.DataFrame, rank: int) -> pd.DataFrame:
+        """Pieces of a rank, cut into what goes to the surplus and the rest."""
+        start_ns, dur_ns = (
+            attributed_time[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns")
+        )
+        part_ns = self.within(rank, start_ns, start_ns + dur_ns)
+        if not part_ns.any():
+            return attributed_time
+        rest = attributed_time.assign(
+            start_ns=start_ns + part_ns,
+            dur_ns=dur_ns - part_ns,
+            cause=attributed_time["cause"].astype(object),
+        )
+        surplus = rest.assign(start_ns=start_ns, dur_ns=part_ns, cause=str(Cause.EXPERT_IMBALANCE))
+        both = pd.concat([surplus, rest])
+        return both[both["dur_ns"] > 0].sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+@dataclass(frozen=True)
+class Balance(Change):
+    """No rank works on more tokens than the mean of its group: it has that much less to do."""
+
+    surplus: TokenSurplus  # In common time
+
+    def apply(self, draft: Draft) -> None:
+        """Shorten all edges in the work on tokens by one factor; transfers stay."""
+        replay = draft.replay
+        begin, end = replay.ts_ns[replay.tail], replay.ts_ns[replay.head]
+        spared = self.surplus.within(draft.rank, begin, np.maximum(begin, end))
+        spared[draft.transfers.row] = 0
+        rows = np.flatnonzero((spared > 0) & (draft.lag_ns != DROPPED))
+        left = 1 - spared[rows] / (end - begin)[rows]
+        for part in (draft.lag_ns, draft.extra_ns):
+            part[rows] = np.rint(part[rows] * left).astype(np.int64)
+
+    def __str__(self) -> str:
+        """Write it."""
+        return "balance(tokens)"
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeRows:
+    """Edges by their rows, with the events at their ends, which tell whose rows they are."""
+
+    row: I64
+    tail: npt.NDArray[np.integer]
+    head: npt.NDArray[np.integer]
+
+    def __repr__(self) -> str:
+        """Count them."""
+        return human_count(len(self.row), "edge")
+
+
+@dataclass(frozen=True)
+class Reweigh(Change):
+    """Edges have other weights."""
+
+    chosen: str | EdgeRows
+    by: float | None = None
+    lag_ns: int = 0
+
+    def apply(self, draft: Draft) -> None:
+        """Weigh the chosen edges anew, unknown waits on them included."""
+        rows = self._rows(draft)
+        rows = rows[draft.lag_ns[rows] != DROPPED]
+        if self.by is None:
+            draft.lag_ns[rows], draft.extra_ns[rows] = self.lag_ns, 0
+            return
+        for part in (draft.lag_ns, draft.extra_ns):
+            part[rows] = np.rint(part[rows] * self.by).astype(np.int64)
+
+    def _rows(self, draft: Draft) -> I64:
+        """The chosen edges, in the replay."""
+        if isinstance(self.chosen, EdgeRows):
+            return self._at_rows(draft, self.chosen)
+        found = draft.is_labelled(self.chosen)
+        if found is None:
+            hint = one_of(self.chosen, EdgeKind.labels(), "the kinds are")
+            raise QueryError(f"no kind of edge, and no rule, is {self.chosen!r}.", hint=hint)
+        if not found.any():
+            raise QueryError(
+                f"no edge is of {self.chosen!r}.", hint="`edges` of the graph lists all."
+            )
+        return np.flatnonzero(found)
+
+    @staticmethod
+    def _at_rows(draft: Draft, chosen: EdgeRows) -> I64:
+        """The rows of the edge table, in the replay."""
+        edges, row = draft.dag.edges, chosen.row
+        inside = bool(len(row)) and row.min() >= 0 and row.max() < len(edges)
+        if not (
+            inside
+            and np.array_equal(edges.tail[row] >> 1, chosen.tail)
+            and np.array_equal(edges.head[row] >> 1, chosen.head)
+        ):
+            hint = "take them from `edges` of the graph that you pass to what_if."
+            raise QueryError(f"the graph does not have these {chosen}.", hint=hint)
+        return np.flatnonzero(np.isin(draft.replay.row, row))
+
+    def __str__(self) -> str:
+        """Write it."""
+        how = f"lag_ns={self.lag_ns}" if self.by is None else f"by={self.by:g}"
+        return f"reweigh({self.chosen!r}, {how})"
+
+
+def reweigh(
+    edges: str | pd.DataFrame, *, by: float | None = None, lag_ns: int | None = None
+) -> Reweigh:
+    """Change: edges take longer or shorter, by a factor, or a time of their own.
+
+    The weight of an edge is its lag, with the unknown wait on it. The critical path of the changed
+    graph is that of ``hg.what_if(graph, change)``.
+
+    Parameters
+    ----------
+    edges : str or DataFrame
+        The label of an `EdgeKind` or a rule, such as ``"launch"``; or rows of ``graph.edges``, or
+        of ``path.edges``.
+    by : float, optional
+        0.5 is half the time.
+    lag_ns : int, optional, unit=ns
+        New weight of each.
+
+    Returns
+    -------
+    Reweigh
+
+    Raises
+    ------
+    QueryError
+        If not exactly one of `by` and `lag_ns` is given, or it is negative or above a million (a
+        million seconds); when it is applied, if the graph has no such edge.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> graph = hg.load(hg.demo_trace("serving")).compile()
+    >>> hg.what_if(graph, reweigh("stream", by=0)).critical_path()
+    CriticalPath(...)
+    """
+    if (by is None) == (lag_ns is None):
+        raise QueryError("reweigh: give by or lag_ns.", hint="by=0.5 is half the time.")
+    if by is not None and not 0 <= by <= MOST:
+        hint = "by=0.5 is half the time."
+        raise QueryError(f"reweigh: by must be between 0 and 1,000,000, not {by:g}.", hint=hint)
+    if lag_ns is not None and not 0 <= lag_ns <= MOST * 1e9:
+        hint = "lag_ns=5_000 is 5 us."
+        raise QueryError(f"reweigh: lag_ns must be between 0 and 1e15, not {lag_ns}.", hint=hint)
+    if isinstance(edges, str):
+        return Reweigh(edges.lower(), by, lag_ns or 0)
+    if not {"edge", "tail_event"} <= {*getattr(edges, "columns", ())}:
+        raise QueryError(
+            "reweigh: these are no edges.", hint="give a kind of edge, or rows of graph.edges."
+        )
+    columns = (edges[name].to_numpy(np.int64) for name in ("edge", "tail_event", "head_event"))
+    return Reweigh(EdgeRows(*columns), by, lag_ns or 0)

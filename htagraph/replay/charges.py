@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.retime import DROPPED
 from htagraph.explain.attributed_time import charged
 from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.segments import Segments
@@ -37,23 +37,12 @@ class EdgeTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class Charges:
-    """Parts of edges, each charged to one cause.
+    """Parts of edges, each charged to one cause."""
 
-    Parameters
-    ----------
-    rank : ndarray of shape (n,), dtype=int64
-        The rank whose edge table it is; -1 of a single trace.
-    row : ndarray of shape (n,), dtype=int64
-        Row of the edge table.
-    dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    cause : ndarray of shape (n,), dtype=int8
-        Position in `Cause`.
-    """
-
-    rank: I64
-    row: I64
+    rank: I64  # The rank whose edge table it is; -1 of a single trace
+    row: I64  # Row of the edge table
     dur_ns: I64
-    cause: I8
+    cause: I8  # Position in `Cause`
 
     @classmethod
     def of(cls, dag: Dag, replay: Replay, rank: int = -1) -> Self:
@@ -110,10 +99,7 @@ class Charges:
     def less(self, rank: int, spared_ns: I64) -> Charges:
         """The same, without time of a rank that goes if it is not late.
 
-        Parameters
-        ----------
-        spared_ns : ndarray of shape (n_edges,), dtype=int64, unit=ns
-            How much shorter each edge of the rank is then.
+        `spared_ns` of shape (n_edges,): how much shorter each edge of the rank is then.
         """
         is_mine, is_late = self.rank == rank, self.cause == _CODES[Cause.LATE_RANK]
         late_ns, other_ns = (

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.codes import gather
+from htagraph.arrays.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.model.arrays import F64, I64
 from htagraph.model.kinds import EdgeKind, KernelClass

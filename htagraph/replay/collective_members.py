@@ -18,49 +18,35 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.codes import gather
+from htagraph.arrays.retime import DROPPED
 from htagraph.model.arrays import F64, I64, Bools
 from htagraph.replay.replay import Replay
 
 
 @dataclass(frozen=True)
 class Members:
-    """Members of one rank's matched collectives in common time, sorted by arrival.
-
-    Parameters
-    ----------
-    match : ndarray of shape (n,), dtype=int64
-        Number of the matched collective across ranks.
-    event, came : ndarray of shape (n,), dtype=int64
-        The kernel or host range, and the one whose start is the rank's arrival: itself, or the half
-        that sends.
-    waits, is_awaited : ndarray of shape (n,), dtype=bool
-        Whether its end waits for others, and others for it.
-    arrived_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    met_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Arrival of the last rank that others wait for.
-    since_ns, late_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        By how much the rank became late, against the median rank, since this time.
-    least_since_ns, least_late_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        The same against the last of the others.
-    latency_ns, latency_error : ndarray of shape (n,), dtype=float64
-        Fitted latency of its transfer in ns, and the error of the fit as a share; NaN without a
-        fit.
-    """
+    """Members of one rank's matched collectives in common time, sorted by arrival."""
 
     rank: int
-    match: I64
+    match: I64  # Number of the matched collective across ranks
+    # event, came: the kernel or host range, and the one whose start is the rank's arrival: itself,
+    # or the half that sends
     event: I64
     came: I64
+    # waits, is_awaited: whether its end waits for others, and others for it
     waits: Bools
     is_awaited: Bools
     arrived_ns: I64
-    met_ns: I64
+    met_ns: I64  # Arrival of the last rank that others wait for
+    # since_ns, late_ns: by how much the rank became late, against the median rank, since this time
     since_ns: I64
     late_ns: I64
+    # least_since_ns, least_late_ns: the same against the last of the others
     least_since_ns: I64
     least_late_ns: I64
+    # latency_ns, latency_error: fitted latency of its transfer in ns, and the error of the fit as a
+    # share; NaN without a fit
     latency_ns: F64
     latency_error: F64
 
@@ -88,18 +74,10 @@ class Members:
 
 
 class Transfers(NamedTuple):
-    """Edges of a replay that are transfers of matched collectives.
+    """Edges of a replay that are transfers of matched collectives."""
 
-    Parameters
-    ----------
-    row : ndarray of shape (k,), dtype=int64
-        Edges, ascending.
-    member : ndarray of shape (k,), dtype=int64
-        The member whose own time each is.
-    """
-
-    row: I64
-    member: I64
+    row: I64  # Of shape (k,). Edges, ascending.
+    member: I64  # Of shape (k,). The member whose own time each is.
 
 
 def transfers(replay: Replay, members: Members) -> Transfers:

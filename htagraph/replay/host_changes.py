@@ -8,14 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.algorithms.ancestors import nearest
-from htagraph.algorithms.codes import distinct
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import sum_by_code
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import distinct, gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.retime import DROPPED
 from htagraph.errors import QueryError
-from htagraph.lookup.compiled_work import graph_launches
-from htagraph.lookup.data_loaders import batches
+from htagraph.lookup.programs import batches, graph_launches
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.arrays import I64, Bools
@@ -41,25 +39,15 @@ Measured on the pairs of `bench_intervals`, see docs/accuracy.md; test_host_chan
 
 
 class _Launching(NamedTuple):
-    """Edges of a run whose steps are captured as graphs.
+    """Edges of a run whose steps are captured as graphs."""
 
-    Parameters
-    ----------
-    launches, most_ns : ndarray, dtype=int64
-        Host time of operators and launches, and how long it may be to do nothing else.
-    gaps : ndarray, dtype=int64
-        Those between work of a stream.
-    ends : ndarray, dtype=int64
-        To the end of each step's first launch, which stays.
-    cost_ns : int, unit=ns
-        How long a launch of a graph takes.
-    """
-
+    # launches, most_ns: host time of operators and launches, and how long it may be to do nothing
+    # else
     launches: I64
     most_ns: I64
-    gaps: I64
-    ends: I64
-    cost_ns: int
+    gaps: I64  # Those between work of a stream
+    ends: I64  # To the end of each step's first launch, which stays
+    cost_ns: int  # How long a launch of a graph takes
 
 
 @dataclass(frozen=True)

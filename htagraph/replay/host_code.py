@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.intervals import Cover, union
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import Cover, union
 from htagraph.errors import QueryError
-from htagraph.lookup.attribution import innermost
-from htagraph.lookup.naming import gap_places
+from htagraph.lookup.attribution import gap_places, innermost
 from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.model.arrays import F64, I64, Bools, Texts
 from htagraph.model.dag import Dag
@@ -140,13 +139,7 @@ class _Pieces(NamedTuple):
 
 
 def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
-    """Share of each edge that runs the chosen code.
-
-    Raises
-    ------
-    QueryError
-        If there is none; the hint names the longest places.
-    """
+    """Share of each edge that runs the chosen code."""
     if "code" not in replay.kept:
         replay.kept["code"] = _Pieces.of(dag, replay)
     found: _Pieces = replay.kept["code"]

@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from htagraph.algorithms.gather import gather
-from htagraph.algorithms.removals import retime_without
-from htagraph.algorithms.retime import DROPPED
+from htagraph.arrays.codes import gather
+from htagraph.arrays.removals import retime_without
+from htagraph.arrays.retime import DROPPED
 from htagraph.model.arrays import I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
@@ -23,19 +23,11 @@ _WAITS = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
 
 
 class Removal(NamedTuple):
-    """Groups of edges, and what each edge weighs without its group.
-
-    Parameters
-    ----------
-    group : ndarray of shape (m, 2), dtype=int32
-        Up to two different groups of each edge; -1 for none.
-    without_ns : ndarray of shape (m, 2), dtype=int64, unit=ns
-        At most the weight of the edge.
-    """
+    """Groups of edges, and what each edge weighs without its group."""
 
     replay: Replay
-    group: I32
-    without_ns: I64
+    group: I32  # Of shape (m, 2). Up to two different groups of each edge; -1 for none.
+    without_ns: I64  # Of shape (m, 2). At most the weight of the edge.
     n_groups: int
 
     @classmethod

@@ -17,34 +17,26 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import ranges
-from htagraph.algorithms.retime import NO_DEADLINE, latest_times, residuals
-from htagraph.model.arrays import I8, I32, I64, Bools
+from htagraph.arrays.codes import ranges
+from htagraph.arrays.retime import NO_DEADLINE, latest_times, residuals
+from htagraph.model.arrays import I8, I32, I64, Bools, brief
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.frozen import brief
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.model.window import Window
-from htagraph.replay.latent_waits import latent_waits
-from htagraph.replay.own_times import held_calls, own_times
+from htagraph.replay.latent_waits import held_calls, latent_waits, own_times
 
 Found = TypeVar("Found")
 
 
 class Bounds(NamedTuple):
-    """The work done by the start and by the end of a window.
+    """The work done by the start and by the end of a window."""
 
-    Parameters
-    ----------
-    before, until : ndarray, dtype=int64
-        Positions of nodes of work.
-    lead_ns, tail_ns : int, unit=ns
-        How long after the last of them the window starts and ends.
-    """
-
+    # before, until: positions of nodes of work
     before: I64
     until: I64
+    # lead_ns, tail_ns: how long after the last of them the window starts and ends
     lead_ns: int
     tail_ns: int
 
@@ -52,46 +44,26 @@ class Bounds(NamedTuple):
 @brief
 @dataclass(frozen=True)
 class Replay:
-    """Nodes in a topological order, and the edges between them with their weights.
+    """Nodes in a topological order, and the edges between them with their weights."""
 
-    Parameters
-    ----------
-    node : ndarray of shape (n,), dtype=int64
-        Node of the graph at each position.
-    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Recorded time.
-    release_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Earliest possible time: the recorded one if no edge leads to it.
-    is_work : ndarray of shape (n,), dtype=bool
-        Only work can begin or end a window.
-    offsets : ndarray of shape (n + 1,), dtype=int64
-    tail, head : ndarray of shape (m,), dtype=int32
-        Positions; sorted by head.
-    lag_ns, extra_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Least time from tail to head, and the residual that belongs to the edge.
-    kind, rule : ndarray of shape (m,), dtype=int8
-    event : ndarray of shape (m,), dtype=int32
-        As in the edge table.
-    row : ndarray of shape (m,), dtype=int64
-        Row of the edge table, -1 for others.
-    places : ndarray of shape (2 * n_events + 1,), dtype=int64
-        Position of each node of the graph, -1 for others.
-    """
-
-    node: I64
-    ts_ns: I64
-    release_ns: I64
-    is_work: Bools
-    offsets: I64
+    node: I64  # Node of the graph at each position
+    ts_ns: I64  # Recorded time
+    release_ns: I64  # Earliest possible time: the recorded one if no edge leads to it
+    is_work: Bools  # Only work can begin or end a window
+    offsets: I64  # Of shape (n + 1,)
+    # tail, head: of shape (m,). Positions; sorted by head.
     tail: I32
     head: I32
+    # lag_ns, extra_ns: of shape (m,). Least time from tail to head, and the residual that belongs
+    # to the edge.
     lag_ns: I64
     extra_ns: I64
+    # kind, rule: of shape (m,)
     kind: I8
     rule: I8
-    event: I32
-    row: I64
-    places: I64
+    event: I32  # Of shape (m,). As in the edge table.
+    row: I64  # Of shape (m,). Row of the edge table, -1 for others.
+    places: I64  # Of shape (2 * n_events + 1,). Position of each node of the graph, -1 for others.
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """What several changes ask of the recorded run, by name: found once, for all lags."""
 
@@ -261,11 +233,7 @@ def replay_of(dag: Dag) -> Replay:
     """Replay of a graph: with its own weights it gives back every time, exactly.
 
     Each residual belongs to the edges that arrived last; see `htagraph.replay.assumptions` for the
-    other readings.
-
-    Notes
-    -----
-    About 150 ns an edge.
+    other readings. About 150 ns an edge.
     """
     edges = EdgeTable.concat([dag.edges, latent_waits(dag)])
     place = np.full(2 * len(dag.events) + 1, -1, dtype=np.int64)

@@ -124,15 +124,11 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def diff_document(found: RunDiff) -> dict[str, Any]:
     """A comparison of runs as a dict that `json.dumps` accepts.
 
-    Returns
-    -------
-    dict
-        ``schema``, ``version``, ``verdict``, ``notes``, ``damage`` (sentences),
-        ``not_comparable``, ``before_ns``, ``after_ns``, ``delta_ns``, ``delta_share``,
-        ``noise_share`` (null: not known), ``is_change``, ``doubt`` (why steps that differ may do so
-        for the machine's sake), and rows of
-        `frames.STEP_DIFF`: ``by_bound``, ``by_op``, ``by_name``, ``kernels``, ``operators``,
-        ``devices``; of `frames.SHAPE_DIFF`, if only the device is another one: ``by_shape``.
+    ``schema``, ``version``, ``verdict``, ``notes``, ``damage`` (sentences), ``not_comparable``,
+    ``before_ns``, ``after_ns``, ``delta_ns``, ``delta_share``, ``noise_share`` (null: not known),
+    ``is_change``, ``doubt`` (why steps that differ may do so for the machine's sake), and rows of
+    `frames.STEP_DIFF`: ``by_bound``, ``by_op``, ``by_name``, ``kernels``, ``operators``,
+    ``devices``; of `frames.SHAPE_DIFF`, if only the device is another one: ``by_shape``.
     """
     return {
         "schema": DIFF_SCHEMA,
@@ -161,12 +157,9 @@ def diff_document(found: RunDiff) -> dict[str, Any]:
 def check_document(check: Check) -> dict[str, Any]:
     """A check as a dict that `json.dumps` accepts.
 
-    Returns
-    -------
-    dict
-        ``schema``, ``version``, ``state`` (passed, broken or withheld), ``verdict``, ``run``,
-        ``damage`` (sentences: why limits are withheld that could be checked), ``limits`` (limit,
-        value, allowed, state, said) and ``diff``: null, or that of `diff_document`.
+    ``schema``, ``version``, ``state`` (passed, broken or withheld), ``verdict``, ``run``,
+    ``damage`` (sentences: why limits are withheld that could be checked), ``limits`` (limit, value,
+    allowed, state, said) and ``diff``: null, or that of `diff_document`.
     """
     return {
         "schema": CHECK_SCHEMA,

@@ -76,8 +76,8 @@ import pandas as pd
 
 from htagraph.comparison.job_profiling import job_profile
 from htagraph.comparison.profiling import graph_profile
-from htagraph.explain.replay_time import replay_time
-from htagraph.findings.replays import replay_bound
+from htagraph.explain.self_time import replay_time
+from htagraph.findings.window_bounds import replay_bound
 from htagraph.job.path import JobPath
 from htagraph.model.window import Window
 from htagraph.reports.job_summary import JobSummary
@@ -96,13 +96,7 @@ _N_OPPORTUNITIES = 30
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a frame as dicts of plain Python values; a number that is none is None.
-
-    Examples
-    --------
-    >>> records(pd.DataFrame({"n": [1, 2], "share": [0.5, float("nan")]}))
-    [{'n': 1, 'share': 0.5}, {'n': 2, 'share': None}]
-    """
+    """Rows of a frame as dicts of plain Python values; a number that is none is None."""
     columns = {str(name): _plain(frame[name]) for name in frame.columns}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -122,12 +116,9 @@ def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]
 def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     """What would help, as a dict that `json.dumps` accepts.
 
-    Returns
-    -------
-    dict
-        ``schema``, ``version``, ``window`` (its name), ``before_ns``, ``caveats``, ``damage``
-        (sentences), ``withheld`` ("", or why there is no answer) and ``opportunities``: the first
-        30 changes that would help, as `opportunities` answers; none if withheld.
+    ``schema``, ``version``, ``window`` (its name), ``before_ns``, ``caveats``, ``damage``
+    (sentences), ``withheld`` ("", or why there is no answer) and ``opportunities``: the first 30
+    changes that would help, as `opportunities` answers; none if withheld.
     """
     most = 0 if summary.verdict.withheld else _N_OPPORTUNITIES
     return {

@@ -1,4 +1,7 @@
-"""Tables and the summary as Markdown."""
+"""Tables and the summary as Markdown.
+
+How full devices are, in sentences: why 100% utilization may be a tenth of the machine.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,99 @@ import pandas as pd
 
 from htagraph.model.answers import TEMPORAL_BREAKDOWN, UTILIZATION
 from htagraph.model.job_answers import STRAGGLERS
+from htagraph.model.kinds import SlotUse
 from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
-from htagraph.reports.device_use import losses_in_words, lost_slots, use_in_words
 from htagraph.reports.what_helps import ALONE
 from htagraph.writers.cells import human_frame
 
-if TYPE_CHECKING:  # the answer to one question needs no summary
+if TYPE_CHECKING:
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.summary import Summary
+
+_N_LOSSES = 3
+"""Causes of empty warp slots in one sentence: chosen."""
+_WORTH_SAYING = 0.01
+"""Share of warp slots below which a cause is left out: chosen."""
+_NEARLY_ALL = 0.995
+"""Known share of kernel time that reads 100% when rounded."""
+_SMALL = 0.1
+"""Share below which percent needs a decimal to show two digits."""
+_BUSY = 0.5
+"""Utilization, and share of it on SMs, that counts as busy: chosen."""
+_WHY = {
+    SlotUse.IDLE: "with no kernel running",
+    SlotUse.COMMUNICATION: "in communication kernels, which use few SMs",
+    SlotUse.SMALL_GRID: "because grids have fewer blocks than the device has SMs",
+    SlotUse.TAIL_WAVE: "in the last waves of kernels",
+    SlotUse.FEW_BLOCKS: "because grids have fewer blocks than fit",
+    SlotUse.REGISTERS: "limited by registers",
+    SlotUse.SHARED_MEMORY: "limited by shared memory",
+    SlotUse.BLOCK_SIZE: "limited by block size",
+}
+
+
+def share_of_all(devices: pd.DataFrame, part: str) -> float:
+    """The share of a part in the time of all devices, as profiles have it.
+
+    `devices`: of one rank, or of a job, whose ranks have windows of their own.
+    """
+    return float(devices[f"{part}_ns"].sum() / max(int(devices["window_ns"].sum()), 1))
+
+
+def use_in_words(used: pd.DataFrame) -> str:
+    """The factors from GPU utilization to used warp slots; empty without device work.
+
+    `used`: by device; of a job with a column ``rank``.
+    """
+    if used.empty:
+        return ""
+    means = used[["gpu_utilization", "sm_activity", "sm_occupancy"]].mean(skipna=False)
+    busy, active, filled = means.tolist()
+    first = "A kernel runs" if len(used) == 1 else "On average of devices, a kernel runs"
+    said = f"{first} {_percent(busy)} of the time"
+    if not busy or pd.isna(active):
+        why = "; too few launch geometries are recorded to tell how full the device is then."
+        return f"{said}{why if busy else '.'}"
+    said = f"{said}, on {_percent(active / busy)} of the SMs"
+    coverage = float(used["grid_coverage"].mean())
+    of = "" if coverage > _NEARLY_ALL else f" from {coverage:.0%} of the time of kernels"
+    if pd.isna(filled):
+        return f"{said} (estimated{of})."
+    warps = filled / active if active else 0.0
+    filled_slots = f"fills {_percent(warps)} of their warp slots: {_percent(filled)} of all"
+    return f"{said}, and {filled_slots} (estimated{of})."
+
+
+def seems_busier(used: pd.DataFrame) -> bool:
+    """Whether GPU utilization is high although less than half of the SMs are busy."""
+    if used.empty:
+        return False
+    busy, active = used["gpu_utilization"].mean(), used["sm_activity"].mean(skipna=False)
+    return bool(busy > _BUSY and active < busy * _BUSY)
+
+
+def _percent(share: float) -> str:
+    """A share in percent, of two digits at least where it is small."""
+    return f"{share:.0%}" if share >= _SMALL or not share else f"{share:.1%}"
+
+
+def lost_slots(losses: pd.DataFrame) -> pd.DataFrame:
+    """Rows of warp slots that are empty while kernels run."""
+    kept = ~losses["use"].isin([SlotUse.IDLE.label, SlotUse.USED.label])
+    return losses[kept].reset_index(drop=True)
+
+
+def losses_in_words(losses: pd.DataFrame) -> str:
+    """The largest losses of warp slots, over all kernels and devices; empty without any."""
+    use = losses["use"].astype(str)
+    known = ~use.isin([SlotUse.USED.label, SlotUse.NOT_RECORDED.label])
+    n_devices = max(losses["device"].nunique(), 1)
+    shares = losses[known].groupby(use[known])["share"].sum() / n_devices
+    shares = shares[shares >= _WORTH_SAYING].sort_values(ascending=False, kind="stable")
+    named = [f"{share:.0%} {_WHY[SlotUse[str(use).upper()]]}" for use, share in shares.items()]
+    return f"Empty warp slots: {', '.join(named[:_N_LOSSES])}." if named else ""
+
 
 _TOP = 10
 """Rows of a table of groups: chosen, as the page has all."""
@@ -30,15 +117,7 @@ _ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 
 def markdown_table(frame: pd.DataFrame) -> str:
-    r"""Frame as a Markdown table; cells are taken as texts.
-
-    Examples
-    --------
-    >>> print(markdown_table(pd.DataFrame({"name": ["a|b"], "dur": ["2 us"]})))
-    | name | dur |
-    | --- | --- |
-    | a\|b | 2 us |
-    """
+    r"""Frame as a Markdown table; cells are taken as texts."""
     rows = [
         list(frame.columns),
         ["---"] * len(frame.columns),
@@ -50,13 +129,7 @@ def markdown_table(frame: pd.DataFrame) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Text that a Markdown reader shows as it is, on one line.
-
-    Examples
-    --------
-    >>> print(escaped("aten::add_ <b> __init__"))
-    aten::add\_ \<b\> \_\_init\_\_
-    """
+    r"""Text that a Markdown reader shows as it is, on one line."""
     return _ESCAPED.sub(r"\\\1", printable(" ".join(text.split("\n"))))
 
 

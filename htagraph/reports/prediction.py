@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from htagraph.comparison.scenario import Scenario
+from htagraph.findings.path import CriticalPath
 from htagraph.job.path import JobPath
 from htagraph.job.scenario import JobScenario
 from htagraph.model.frames import READINGS
 from htagraph.model.units import human_duration, human_percent
-from htagraph.path import CriticalPath
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.rehearsal import Saving
 from htagraph.reports.json_document import records
 from htagraph.reports.what_helps import clocks_in_words
-from htagraph.scenario import Scenario
 
 PREDICTION_SCHEMA = "htagraph.what_if"
 PREDICTION_VERSION = 1
@@ -32,10 +32,7 @@ Pinned by `test_prediction.py::test_an_interval_is_given_if_it_is_near_the_savin
 def readings_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
     """What the changes save under each assumption about the trace, the expected one first.
 
-    Returns
-    -------
-    DataFrame, schema `frames.READINGS`
-        Empty if the prediction is withheld.
+    Empty if the prediction is withheld.
     """
     before_ns = scenario.rehearsal.window.dur_ns
     found = scenario.saves_ns.readings if scenario.saves_ns is not None else ()
@@ -69,13 +66,6 @@ def prediction_in_words(scenario: Scenario | JobScenario) -> str:
     """What the changes save, in one sentence; or why nothing is predicted.
 
     An interval is given if it is no wider than the saving; else the most that is saved.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
-    >>> print(prediction_in_words(hg.what_if(graph, hg.prefetch())))
-    7.92 ms a step would be 7.33 ms: saves 7.5%, at most 12%.
     """
     before_ns, saves = scenario.rehearsal.window.dur_ns, scenario.saves_ns
     if saves is None:
@@ -140,15 +130,12 @@ def caveats_of(scenario: Scenario | JobScenario) -> list[str]:
 def prediction_document(scenario: Scenario | JobScenario) -> dict[str, Any]:
     """Prediction as a dict that `json.dumps` accepts.
 
-    Returns
-    -------
-    dict
-        ``schema``, ``version``, ``window`` (its name), ``changes`` as `what_if` takes them,
-        ``before_ns``, ``withheld`` ("", or why nothing is predicted), ``hold_out`` (how well steps
-        predict each other, in a sentence; "" of a job), ``after_ns``, ``saves_ns``, ``low_ns``,
-        ``high_ns`` (null where it is withheld), ``readings`` and ``bounds`` as rows. Of a job also
-        ``ranks``, the path by rank, as rows, and ``clock_error_ns``, for which ``low_ns`` and
-        ``high_ns`` allow.
+    ``schema``, ``version``, ``window`` (its name), ``changes`` as `what_if` takes them,
+    ``before_ns``, ``withheld`` ("", or why nothing is predicted), ``hold_out`` (how well steps
+    predict each other, in a sentence; "" of a job), ``after_ns``, ``saves_ns``, ``low_ns``,
+    ``high_ns`` (null where it is withheld), ``readings`` and ``bounds`` as rows. Of a job also
+    ``ranks``, the path by rank, as rows, and ``clock_error_ns``, for which ``low_ns`` and
+    ``high_ns`` allow.
     """
     saves = scenario.saves_ns
     told = saves is not None

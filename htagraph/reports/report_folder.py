@@ -26,17 +26,10 @@ _UNFIT = re.compile(r"[^\w.+=-]+")
 
 @dataclass(frozen=True)
 class ReportOrigin:
-    """What a report is about; recorded in a comment at the end of its summary.
+    """What a report is about; recorded in a comment at the end of its summary."""
 
-    Parameters
-    ----------
-    source : str
-        Absolute path of the trace, or of the folder of a job.
-    window, capture : str
-        As requested: empty for all, and ``latest`` or a number.
-    """
-
-    source: str
+    source: str  # Absolute path of the trace, or of the folder of a job
+    # window, capture: as requested: empty for all, and ``latest`` or a number
     window: str = ""
     capture: str = "latest"
 
@@ -52,13 +45,7 @@ class ReportOrigin:
         return f"<!-- htagraph report on {text} -->\n"
 
     def check(self, out: Path) -> None:
-        """Make sure that a folder holds no report on another input.
-
-        Raises
-        ------
-        OutputError
-            If it does.
-        """
+        """Make sure that a folder holds no report on another input."""
         older = _recorded(out)
         if older is not None and older.source != self.source:
             about = f"the report on {older.source}" if older.source else f"another {_SUMMARY}"

@@ -1,4 +1,7 @@
-"""Summary: everything a report says about one window of one trace, as data."""
+"""Summary: everything a report says about one window of one trace, as data.
+
+The critical path step by step: how long each step took, and what limits it.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +14,74 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from htagraph.arrays.codes import gather
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.explain.breakdown import OUTSIDE_STEPS, step_names
 from htagraph.explain.default_window import left_out_in_words
 from htagraph.explain.segments import segment_labels
+from htagraph.findings.path import CriticalPath
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.window_bounds import find_bounds
-from htagraph.graph import TraceGraph
 from htagraph.lookup.damage import damage_of
 from htagraph.model.answers import OPPORTUNITIES, QUALITY
-from htagraph.model.damage import damage_in_words
+from htagraph.model.arrays import I64
 from htagraph.model.frames import FIRST_CHANGES, STEP_SHARES
-from htagraph.model.kinds import Cause, EventKind
+from htagraph.model.kinds import Bound, Cause, EventKind
 from htagraph.model.labels import labels_among
+from htagraph.model.recording import damage_in_words
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
-from htagraph.path import CriticalPath
 from htagraph.queries.quality import quality_of
-from htagraph.readers.rank_paths import name_of
-from htagraph.reports.step_shares import step_shares
+from htagraph.readers.storage import name_of
 from htagraph.reports.what_helps import first_changes
-from htagraph.trace import Trace
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
+
+
+def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
+    """Steps of the trace, and the time of the path in each by bound; the last row is outside steps.
+
+    `steps`: ``name``, ``start_ns``, ``dur_ns``. `time_ns` of shape (n_steps + 1, n_bounds).
+    """
+    steps, pieces = path.steps.frame, path.pieces
+    code = pieces["row"].to_numpy() + 1  # from 0, which is outside steps
+    code *= len(Bound)
+    code += gather(path.bounds, pieces["segment"].to_numpy())
+    table = sum_by_code(code, pieces["dur_ns"].to_numpy(), (len(steps) + 1) * len(Bound))
+    return steps, np.roll(table.reshape(-1, len(Bound)), -1, axis=0)
+
+
+def step_shares(path: CriticalPath) -> pd.DataFrame:
+    """Bounds of each step that the window touches, then of the time outside steps.
+
+    Empty if the window touches no step.
+    """
+    steps, table = time_by_step(path)
+    if not table[:-1].any():
+        return STEP_SHARES.empty()
+    total = table.sum(axis=1)
+    rows = np.flatnonzero(total)
+    order = np.argsort(-table[rows], axis=1, kind="stable")[:, :2]
+    share = np.take_along_axis(table[rows], order, axis=1) / total[rows][:, None]
+    labels = np.array([*Bound.labels(), ""], dtype=object)
+    order = np.where(share > 0, order, len(labels) - 1)
+    return STEP_SHARES.frame(
+        {
+            "step": step_names(
+                steps, np.append(np.arange(len(steps)), -1)[rows], outside=OUTSIDE_STEPS
+            ),
+            "dur_ns": total[rows],
+            "bound": labels[order[:, 0]],
+            "bound_share": share[:, 0],
+            "next_bound": labels[order[:, 1]],
+            "next_share": share[:, 1],
+        }
+    )
+
 
 NOT_INFERRED = (
     "Nothing was inferred (--no-infer): waits without a record stay unknown or count as host time."
@@ -303,16 +351,7 @@ class Summary(PathSummary):
 
 
 def inferred_in_words(segments: pd.DataFrame) -> str:
-    """Share of a path on inferred edges, and of the rules with most of it; empty for 0.0%.
-
-    Examples
-    --------
-    >>> path = pd.DataFrame({
-    ...     "dur_ns": [60, 40], "rule": ["duration", "host polls"], "is_inferred": [False, True]
-    ... })
-    >>> inferred_in_words(path)
-    '40.0% of the path is inferred: host polls 40.0%.'
-    """
+    """Share of a path on inferred edges, and of the rules with most of it; empty for 0.0%."""
     whole_ns = max(int(segments["dur_ns"].sum()), 1)
     inferred = segments[segments["is_inferred"]]
     by_rule = inferred.groupby("rule", observed=True)["dur_ns"].sum() / whole_ns

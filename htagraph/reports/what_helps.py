@@ -57,19 +57,8 @@ def first_changes(
     """What one can do, largest saving first: the fixes of a verdict, and changes to parts.
 
     Each change is replayed once, alone; a part keeps half of its time, or none, and a late rank or
-    slow stage keeps up.
-
-    Parameters
-    ----------
-    labels_of : callable
-        Short names of targets.
-    by : float, default=1.0
-        How many times as long as what is replayed the window is.
-
-    Returns
-    -------
-    DataFrame, schema `frames.FIRST_CHANGES`
-        At most eight rows, of at least 1% each.
+    slow stage keeps up. `labels_of`: short names of targets. `by`: how many times as long as what
+    is replayed the window is. At most eight rows, of at least 1% each.
     """
     least_ns = max(LEAST_ALSO * verdict.dur_ns, 1)
     said = [
@@ -99,13 +88,7 @@ def first_changes(
 
 
 def clocks_in_words(error_ns: int) -> str:
-    """How far the clocks of a job's ranks may be off, in one sentence.
-
-    Examples
-    --------
-    >>> clocks_in_words(3_000)
-    'Rank clocks may be off by 3.00 us; both ends allow for it.'
-    """
+    """How far the clocks of a job's ranks may be off, in one sentence."""
     if not error_ns:
         return "The ranks' clocks agree to the nanosecond."
     return f"Rank clocks may be off by {human_duration(error_ns)}; both ends allow for it."

@@ -29,16 +29,7 @@ class LaneName:
 
 @dataclass(slots=True)
 class Row:
-    """A synthetic event.
-
-    Parameters
-    ----------
-    ts_ns, dur_ns : int, unit=ns
-    device, stream, correlation, external_id : int
-        As in `EventTable`; -1 for none.
-    values : dict of str to int, float or str
-        For the sparse columns of `EventTable`.
-    """
+    """A synthetic event."""
 
     name: str
     kind: EventKind
@@ -46,10 +37,12 @@ class Row:
     lane: Lane
     ts_ns: int
     dur_ns: int
+    # device, stream, correlation, external_id: as in `EventTable`; -1 for none
     device: int = -1
     stream: int = -1
     correlation: int = -1
     external_id: int = -1
+    # For the sparse columns of `EventTable`
     values: dict[str, int | float | str] = field(default_factory=dict)
 
     @property
@@ -76,16 +69,7 @@ def event_table(
 ) -> EventTable:
     """The event table of some rows, in their order.
 
-    Parameters
-    ----------
-    lane_names : mapping of lane to LaneName, optional
-        Other lanes have no name.
-
-    Examples
-    --------
-    >>> table = event_table([Row("aten::mm", EventKind.OP, "cpu_op", (1, 2), 5_000, 300)])
-    >>> table.names().tolist(), table.end_ns.tolist()
-    (['aten::mm'], [5300])
+    `lane_names`: other lanes have no name.
     """
     codes: dict[str, int] = {}
 

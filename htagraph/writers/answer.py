@@ -110,7 +110,7 @@ class Answer(pd.DataFrame, metaclass=_AnyFrame):
             return repr(self.plain)
         from rich.console import Console  # noqa: PLC0415  deferred: few print
 
-        from htagraph.writers.table_layout import fitted  # noqa: PLC0415
+        from htagraph.writers.cells import fitted  # noqa: PLC0415
 
         is_asked = sys.stdout.isatty() or "COLUMNS" in os.environ
         width = shutil.get_terminal_size().columns if is_asked else _WIDTH

@@ -310,7 +310,7 @@ def _edge_label(dag: Dag, row: int) -> str:
 
 def _is_implied(dag: Dag, rows: I64) -> Bools:
     """Whether other edges to be drawn imply each."""
-    from htagraph.algorithms.reach import is_implied  # noqa: PLC0415  deferred: few need it
+    from htagraph.arrays.rustworkx_graphs import is_implied  # noqa: PLC0415  deferred: few need it
 
     ends = np.stack([dag.edges.tail[rows], dag.edges.head[rows]])
     nodes, place = np.unique(ends, return_inverse=True)
@@ -333,20 +333,11 @@ def graph_dot(
     """Graph as DOT: a box per event, on the lane of its track, and an arrow per edge.
 
     An arrow says the kind of its edge, its lag, and its slack if it does not bind; edges that bind
-    are bold. Start and end of an event are two boxes if other events lie between them.
-
-    Parameters
-    ----------
-    edge_rows : ndarray of int, optional
-        Edges to draw, with the events they join; all by default.
-    tracks : callable
-        Label of the track of each of some events.
-    critical : array_like of int
-        Edges to highlight: those of the critical path.
-    marked : array_like of int
-        Events to highlight.
-    reduce : bool, default=False
-        Whether to leave out edges that others imply; never those of the critical path.
+    are bold. Start and end of an event are two boxes if other events lie between them. `edge_rows`:
+    edges to draw, with the events they join; all by default. `tracks`: label of the track of each
+    of some events. `critical`: edges to highlight: those of the critical path. `marked`: events to
+    highlight. `reduce`: whether to leave out edges that others imply; never those of the critical
+    path.
     """
     rows = np.arange(len(dag.edges)) if edge_rows is None else np.asarray(edge_rows, dtype=np.int64)
     boxes = _graph_boxes(dag, rows)
@@ -376,10 +367,7 @@ def links_dot(
 ) -> str:
     """Events as DOT, each one box on the lane of its track, with an arrow per link and its label.
 
-    Parameters
-    ----------
-    links : mapping of (int, int) to str
-        Labels of arrows from event to event.
+    `links`: labels of arrows from event to event.
     """
     drawn = {2 * event: True for pair in links for event in pair}
     graph = _lanes(dag, drawn, tracks, title=title, max_nodes=max_nodes)

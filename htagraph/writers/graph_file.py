@@ -29,10 +29,7 @@ def write_arrays(
 ) -> Path:
     """Like ``np.savez``, which before numpy 2.1 may pickle, and leaks handles on a full disk.
 
-    Parameters
-    ----------
-    seal : callable, optional
-        What the file is marked with, by its members; for a folder that is shared.
+    `seal`: what the file is marked with, by its members; for a folder that is shared.
     """
     with output_file(out, is_shared=seal is not None) as file, ZipFile(file, "w") as archive:
         for name, array in arrays.items():

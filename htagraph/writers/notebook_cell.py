@@ -20,13 +20,7 @@ _MARK = "display:inline-block;width:1em;height:0.8em;"
 
 
 def escaped(text: str) -> str:
-    """Text of a trace as HTML: names of events are data, never markup.
-
-    Examples
-    --------
-    >>> escaped("std::vector<int>")
-    'std::vector&lt;int&gt;'
-    """
+    """Text of a trace as HTML: names of events are data, never markup."""
     return escape(printable(text))
 
 
@@ -39,10 +33,8 @@ def frame_html(
 ) -> str:
     """Columns of texts as a table with notes below it.
 
-    Parameters
-    ----------
-    lefts, folded : collection of str
-        Columns that begin at the left, as names do, and those whose lines fold, as prose does.
+    `lefts`, `folded`: columns that begin at the left, as names do, and those whose lines fold, as
+    prose does.
     """
     aligns = ["left" if name in lefts else "right" for name in columns]
     spaces = ["normal" if name in folded else "nowrap" for name in columns]
@@ -56,10 +48,7 @@ def frame_html(
 def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[str] = ()) -> str:
     """A small table below a title: the first column is text, the others are numbers.
 
-    Parameters
-    ----------
-    colors : sequence of str, optional
-        Backgrounds in CSS, of marks in front of the rows.
+    `colors`: backgrounds in CSS, of marks in front of the rows.
     """
     body = ""
     for row, color in zip_longest(rows, colors, fillvalue=""):

@@ -1,4 +1,7 @@
-"""The one place where files are written: whole, or not at all."""
+"""The one place where files are written: whole, or not at all.
+
+OwnFolder: a temporary folder of a process; folders of killed processes are removed.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import atexit
 import os
 import secrets
 import shutil
+import sys
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -53,13 +58,8 @@ def output_file(out: str | Path, *, is_shared: bool = False) -> Iterator[BinaryI
 
     The bytes go to a temporary file in the same folder, which replaces `out`, or the target of a
     link, at the end. ``.gz`` files are compressed. A device or a pipe (``/dev/null``) is written
-    directly.
-
-    Parameters
-    ----------
-    is_shared : bool, default=False
-        Others can write to the folder: a link or a pipe there is theirs, and is replaced itself;
-        whatever the umask, not all can write to the file.
+    directly. `is_shared`: others can write to the folder: a link or a pipe there is theirs, and is
+    replaced itself; whatever the umask, not all can write to the file.
     """
     path = Path(out) if is_shared else _end_of_links(Path(out))
     if not path.parent.is_dir():
@@ -97,10 +97,7 @@ def output_file(out: str | Path, *, is_shared: bool = False) -> Iterator[BinaryI
 def new_folder(folder: Path, *, hint: str = "choose another folder (--out).") -> None:
     """Make a folder for files, if it does not exist.
 
-    Parameters
-    ----------
-    hint : str
-        What to do if that is impossible.
+    `hint`: what to do if that is impossible.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,3 +131,61 @@ def write_joined(out: str | Path, parts: Iterable[Callable[[Path], object]]) -> 
             with part.open("rb") as source:
                 shutil.copyfileobj(source, file)
     return target
+
+
+if sys.platform != "win32":  # folders of killed processes stay there
+    import fcntl
+
+_PREFIX = "htagraph-"
+_IN_USE = ".in-use"
+"""A file that the process locks while it uses the folder."""
+
+
+class OwnFolder:
+    """A temporary folder that is removed when nothing refers to it any more.
+
+    `kind`: prefix of its name.
+    """
+
+    def __init__(self, kind: str = "") -> None:
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX + kind))
+        except OSError as exc:
+            raise OutputError(
+                f"cannot create a temporary folder: {exc.strerror}.",
+                path=Path(exc.filename or "."),
+                hint="set TMPDIR to a writable folder.",
+            ) from exc
+        weakref.finalize(self, _remove, self.path, _mark(self.path))
+        _remove_left(self.path.parent)
+
+
+def _mark(folder: Path) -> int:
+    """Open and lock the file that marks a folder as in use; -1 if that is impossible."""
+    mark = -1
+    with suppress(OSError):  # a file system that is full, or without locks
+        part = folder / f"{_IN_USE}.part"
+        mark = os.open(part, os.O_CREAT | os.O_WRONLY)
+        if sys.platform != "win32":
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.rename(folder / _IN_USE)  # invisible to others until it is locked
+    return mark
+
+
+def _remove(folder: Path, mark: int) -> None:
+    if mark >= 0:
+        os.close(mark)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _remove_left(shared: Path) -> None:
+    """Remove folders of this user whose processes have ended; once per process."""
+    if sys.platform == "win32":
+        return
+    for mark in shared.glob(f"{_PREFIX}*/{_IN_USE}"):
+        with suppress(OSError):
+            if mark.stat().st_uid == os.getuid():
+                with mark.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(mark.parent, ignore_errors=True)

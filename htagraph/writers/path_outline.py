@@ -4,6 +4,11 @@ Segments of one lane, bound and name in a row are one run. Cycles of runs are fo
 runs 24 times is drawn once. The names with most time are boxes of their own, the others of a lane
 and bound one box, and runs too short to be drawn are left out. How many names get a box of their
 own, and what is left out, is chosen so that most of the time is under a name; all of it adds up.
+
+Sequences in which cycles are folded: ``A B C A B C A B D`` is ``A B C D``.
+
+Shorter cycles are folded first, so that cycles of cycles become visible: in ``A A B A B`` they are
+``A B``. Each costs one pass, as in the search for tandem repeats (Main and Lorentz, 1984).
 """
 
 from __future__ import annotations
@@ -16,15 +21,59 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import distinct, largest
-from htagraph.algorithms.folding import folded
-from htagraph.algorithms.intervals import sum_by_code
+from htagraph.arrays.codes import distinct, largest
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.passes import compiled
 from htagraph.errors import GraphError
 from htagraph.model.arrays import I64
 from htagraph.model.kinds import Bound, EdgeKind
 from htagraph.model.labels import name_label
-from htagraph.model.step_markers import STEP_MARKERS, without_step_number
+from htagraph.model.names import STEP_MARKERS, without_step_number
 from htagraph.writers.slide import arranged
+
+
+@compiled
+def _fold(code: I64, place: I64, parent: I64, run: I64, longest: int) -> int:
+    """Fold cycles in place; return how many places are left."""
+    n, period = len(code), 1
+    while period <= longest and 2 * period <= n:
+        repeats = False
+        run[n - period] = 0
+        for at in range(n - period - 1, -1, -1):
+            run[at] = run[at + 1] + 1 if code[at] == code[at + period] else 0
+            repeats = repeats or run[at] >= period
+        if not repeats:
+            period += 1
+            continue
+        read, kept = 0, 0
+        while read < n:
+            first, length = kept, 1
+            if read < n - period and run[read] >= period:
+                length = run[read] + period
+            for step in range(length):
+                if step < period:
+                    code[kept], place[kept] = code[read + step], place[read + step]
+                    kept += 1
+                else:
+                    parent[place[read + step]] = place[first + step % period]
+            read += length
+        n, period = kept, 1
+    return n
+
+
+def folded(code: I64, longest: int) -> I64:
+    """The place that each place of a sequence is folded onto: itself, or an earlier one.
+
+    A cycle is folded if it occurs twice in a row at least; so is the beginning of the next one.
+    `code`: in order. `longest`: codes of a cycle, at most.
+    """
+    parent = np.arange(len(code))
+    run = np.empty(len(code) + 1, dtype=np.int64)
+    _fold(code.copy(), parent.copy(), parent, run, longest)
+    while len(moved := np.flatnonzero(parent[parent] != parent)):
+        parent[moved] = parent[parent[moved]]
+    return parent
+
 
 MOST_BOXES = 24
 """Boxes of a path, besides the one that counts the rest: more are not read on a slide. Chosen."""
@@ -76,23 +125,13 @@ class PathBox(NamedTuple):
 
 
 class PathArrow(NamedTuple):
-    """How the path comes from one box to another.
-
-    Parameters
-    ----------
-    kind : EdgeKind or None
-        Of most of these edges; None if they were not recorded.
-    n : int
-        How often.
-    lag_ns : int
-        Mean of the time that passes between the boxes on such edges.
-    """
+    """How the path comes from one box to another."""
 
     tail: int
     head: int
-    kind: EdgeKind | None
-    n: int
-    lag_ns: int
+    kind: EdgeKind | None  # Of most of these edges; None if they were not recorded
+    n: int  # How often
+    lag_ns: int  # Mean of the time that passes between the boxes on such edges
 
     @property
     def is_back(self) -> bool:
@@ -155,15 +194,7 @@ class _Plan(NamedTuple):
 def path_outline(lane: Column, bound: Codes, name: Column, kind: Codes, dur_ns: I64) -> Outline:
     """Outline of a path, from columns of its segments.
 
-    Parameters
-    ----------
-    lane : Column
-        A segment without one is on that of the segment before it.
-
-    Raises
-    ------
-    GraphError
-        If boxes and what is left out do not add up to the path: a bug in htagraph.
+    `lane`: a segment without one is on that of the segment before it.
     """
     if not len(dur_ns):
         return Outline((), (), (), 0, 0, (), 0)

@@ -18,29 +18,32 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.codes import distinct
-from htagraph.algorithms.rows import rows
+from htagraph.arrays.codes import distinct
+from htagraph.arrays.intervals import rows
 from htagraph.errors import OutputError
 from htagraph.model import frames
 from htagraph.model import perfetto_fields as proto
 from htagraph.model.arrays import I64
 from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, among
-from htagraph.model.supplement import FIELD, Supplement
-from htagraph.writers.answer_tracks import answer_slices
+from htagraph.model.perfetto_fields import FIELD, Supplement
 from htagraph.writers.output_file import output_file
-from htagraph.writers.path_tracks import DrawnPath, path_slices
+from htagraph.writers.path_tracks import DrawnPath, answer_slices, path_slices
 from htagraph.writers.slice_packets import (
     Arg,
     Flows,
+    Piece,
     Slices,
     Strings,
+    assemble,
     encode_counter,
     encode_slices,
+    message_field,
+    utf8,
+    varint_field,
 )
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
 from htagraph.writers.wait_tracks import wait_slices
-from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_field
 
 Ends = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.integer[Any]]]
 
@@ -58,22 +61,14 @@ _NO_ENDS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 @dataclass(frozen=True)
 class CounterTrack:
-    """A number over time, drawn as a track of its own.
-
-    Parameters
-    ----------
-    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        When the value begins.
-    value : ndarray of shape (n,)
-        int64 or float64.
-    device, stream : int
-        What it belongs to, -1 for none: it is drawn below its stream, or else its device.
-    """
+    """A number over time, drawn as a track of its own."""
 
     name: str
     unit: str
-    ts_ns: I64
-    value: npt.NDArray[Any]
+    ts_ns: I64  # When the value begins
+    value: npt.NDArray[Any]  # int64 or float64
+    # device, stream: what it belongs to, -1 for none: it is drawn below its stream, or else its
+    # device
     device: int = -1
     stream: int = -1
 
@@ -264,39 +259,19 @@ def write_pftrace(
     """Write events and their analysis as a Perfetto trace.
 
     Every event is in the file: events that overlap partially on one thread or stream get rows of
-    their own.
-
-    Parameters
-    ----------
-    out : str or Path
-        Compressed if it ends in ``.gz``.
-    rank : int, optional
-        Named in the tracks; files of several ranks can be concatenated, if they share `taken`. None
-        for a trace of its own.
-    path : DrawnPath, optional
-        Tracks on top, with an arrow from each segment to its event.
-    links : tuple of two ndarrays of shape (n,), dtype=int32, optional
-        Arrows from event to event (launch to device work, forward to backward).
-    critical_events : array_like of int
-        Events to annotate with ``critical``.
-    computed : mapping of str to (ndarray of int64, ndarray), optional
-        More annotations by name: events, ascending, and their values, floats or texts.
-    moved_by : str, default=""
-        By how much device times were shifted to fit the host clock, in words.
-    origin_ns : int, unit=ns, optional
-        Time that is 0 in the file, by default the first. Files to be concatenated need the same.
-    place : int, optional
-        From 1: the range of ids, and the place among concatenated files; by default the rank's.
-    segment_ends, event_ends : tuple of two ndarrays of shape (n,), dtype=int64, optional
-        Segments, or events, and ids from 1 to 2**40: arrows join equal ids, also across files.
-    run : str, default=""
-        Name of one of several runs, for the tracks.
-    taken : set of int, optional
-        Process ids in files to be concatenated with; gets those of this one.
-    recorded : mapping of str to object, optional
-        Facts about the recording besides its events, to be restored.
-    recorded_ns : tuple of two ndarrays of shape (n_events,), dtype=int64, optional
-        Starts and durations of events as they were recorded, if changed since.
+    their own. `out`: compressed if it ends in ``.gz``. `rank`: named in the tracks; files of
+    several ranks can be concatenated, if they share `taken`. None for a trace of its own. `path`:
+    tracks on top, with an arrow from each segment to its event. `links`: arrows from event to event
+    (launch to device work, forward to backward). `critical_events`: events to annotate with
+    ``critical``. `computed`: more annotations by name: events, ascending, and their values, floats
+    or texts. `moved_by`: by how much device times were shifted to fit the host clock, in words.
+    `origin_ns`: time that is 0 in the file, by default the first. Files to be concatenated need the
+    same. `place`: from 1: the range of ids, and the place among concatenated files; by default the
+    rank's. `segment_ends`, `event_ends`: segments, or events, and ids from 1 to 2**40: arrows join
+    equal ids, also across files. `run`: name of one of several runs, for the tracks. `taken`:
+    process ids in files to be concatenated with; gets those of this one. `recorded`: facts about
+    the recording besides its events, to be restored. `recorded_ns` of shape (n_events,): starts and
+    durations of events as they were recorded, if changed since.
     """
     path = path or DrawnPath(frames.SEGMENTS.empty(), pd.DataFrame(), MappingProxyType({}))
     first_ns = _first_ns(events, path.segments, counters)

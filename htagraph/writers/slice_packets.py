@@ -3,11 +3,22 @@
 A slice is written as two packets, begin and end, which a viewer matches by their order on a track;
 so each track must nest strictly, as `algorithms.rows` makes it. Packets with the same set of fields
 are encoded together, see `wire`.
+
+Protobuf's wire format by column: messages of one shape are one matrix of bytes, a row each.
+
+Messages with the same fields differ only in their numbers. With numbers padded to one width
+(protobuf allows leading zeros in a varint) all messages have the same size, so a field is a few
+columns of a matrix::
+
+    08 96 81 00  50 01  5a 04 ...      row 0: field 8 = 150, field 10 = 1, field 11 of length 4 ...
+    08 ff ff 03  50 01  5a 04 ...      row 1
+
+A message is a list of pieces: bytes that are equal in all rows, and blocks (matrices) that are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -19,13 +30,83 @@ import pandas as pd
 from htagraph.model import perfetto_fields as proto
 from htagraph.model.arrays import I32, I64, U8, Bools
 from htagraph.model.progress import counted
-from htagraph.writers.wire import (
-    Piece,
-    assemble,
-    fixed64_field,
-    message_field,
-    varint_field,
-)
+
+Piece = bytes | U8
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+"""Wire types of protobuf."""
+
+
+def utf8(text: str) -> str:
+    """A text without what UTF-8 cannot encode: half a surrogate pair, as in truncated names."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def varint(number: int) -> bytes:
+    """A number as a varint."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _tag(field: int, wire_type: int) -> bytes:
+    return varint(field << 3 | wire_type)
+
+
+def _width(piece: Piece) -> int:
+    return len(piece) if isinstance(piece, bytes) else piece.shape[1]
+
+
+def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list[Piece]:
+    """A field with one number, or with a number per row.
+
+    `values`: negative numbers are written in two's complement, as protobuf does.
+    """
+    if isinstance(values, int):
+        return [_tag(field, _VARINT) + varint(values & 0xFFFFFFFFFFFFFFFF)]
+    if len(values) and (values == values[0]).all():
+        return varint_field(field, int(values[0]))
+    rest = values.astype(np.int64).view(np.uint64)
+    width = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
+    block = np.empty((len(rest), width), dtype=np.uint8)
+    for column in range(width):
+        block[:, column] = (rest >> np.uint64(7 * column)) & np.uint64(0x7F)
+    block[:, :-1] |= 0x80
+    return [_tag(field, _VARINT), block]
+
+
+def fixed64_field(field: int, values: npt.NDArray[Any]) -> list[Piece]:
+    """A field with 8 bytes per row: an int64 or a float64."""
+    return [
+        _tag(field, _FIXED64),
+        np.ascontiguousarray(values).view(np.uint8).reshape(-1, 8),
+    ]
+
+
+def message_field(field: int, pieces: Sequence[Piece]) -> list[Piece]:
+    """A field that holds a message."""
+    return [_tag(field, _BYTES) + varint(sum(map(_width, pieces))), *pieces]
+
+
+def assemble(n: int, pieces: Iterable[Piece]) -> U8:
+    """Rows of a message, shape (n, sum of widths).
+
+    `pieces`: blocks of shape (n, width).
+    """
+    parts = list(pieces)
+    out = np.empty((n, sum(map(_width, parts))), dtype=np.uint8)
+    column = 0
+    for part in parts:
+        width = _width(part)
+        out[:, column : column + width] = (
+            np.frombuffer(part, dtype=np.uint8) if isinstance(part, bytes) else part
+        )
+        column += width
+    return out
+
 
 _CHUNK = 1 << 16
 """Packets encoded at once, which bounds memory (chosen)."""
@@ -57,19 +138,11 @@ class Strings:
 
 @dataclass(frozen=True)
 class Arg:
-    """A debug annotation that some slices have.
-
-    Parameters
-    ----------
-    row : ndarray of shape (n,), dtype=int64
-        Slices that have it, ascending.
-    value : ndarray of shape (n,)
-        Numbers, numbers of `Strings`, or 1 for a flag.
-    """
+    """A debug annotation that some slices have."""
 
     name: str
-    row: I64
-    value: npt.NDArray[Any]
+    row: I64  # Slices that have it, ascending
+    value: npt.NDArray[Any]  # Numbers, numbers of `Strings`, or 1 for a flag
     form: Literal["int", "float", "text", "flag"]
 
     def has(self, rows: I64) -> Bools:
@@ -102,14 +175,9 @@ class Arg:
 
 @dataclass(frozen=True)
 class Flows:
-    """Ends of arrows: slices with the same id are linked, from the earlier to the later.
+    """Ends of arrows: slices with the same id are linked, from the earlier to the later."""
 
-    Parameters
-    ----------
-    row, id : ndarray of shape (n,), dtype=int64
-        Slices, ascending, and ids.
-    """
-
+    # row, id: slices, ascending, and ids
     row: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     id: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
@@ -122,28 +190,19 @@ class Flows:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices as columns.
+    """Slices as columns."""
 
-    Parameters
-    ----------
-    ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        ``ts_ns >= 0``.
-    track : ndarray of shape (n,), dtype=int64
-        The slices of a track are disjoint or nested.
-    name, category, color : ndarray of shape (n,), dtype=int64
-        Numbers of `Strings`, 0 for none; slices with one color string get one color.
-    is_instant : ndarray of shape (n,), dtype=bool
-    boundary : ndarray of shape (2 * n,), dtype=int64
-        Begins (``2 * i``) and ends (``2 * i + 1``), in order on each track.
-    """
-
+    # ts_ns, dur_ns: ``ts_ns >= 0``
     ts_ns: I64
     dur_ns: I64
-    track: I64
+    track: I64  # The slices of a track are disjoint or nested
+    # name, category, color: numbers of `Strings`, 0 for none; slices with one color string get one
+    # color
     name: I64
     category: I64
     color: I64
     is_instant: Bools
+    # Of shape (2 * n,). Begins (``2 * i``) and ends (``2 * i + 1``), in order on each track.
     boundary: I64
     args: Sequence[Arg] = ()
     flows: Flows = field(default_factory=Flows)
@@ -228,12 +287,8 @@ def _interleave(blocks: Sequence[tuple[npt.NDArray[np.intp], U8]], n: int) -> me
 def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> Iterator[memoryview]:
     """Yield the packets of slices, a bounded number at a time.
 
-    Parameters
-    ----------
-    arg_names : sequence of int
-        Interning id of the name of each of ``slices.args``.
-    sequence : int
-        Packet sequence of the interned strings.
+    `arg_names`: interning id of the name of each of ``slices.args``. `sequence`: packet sequence of
+    the interned strings.
     """
     encoder = _Encoder(slices, arg_names, sequence)
     shapes = slices.shapes()

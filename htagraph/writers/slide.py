@@ -36,33 +36,19 @@ class Place(NamedTuple):
 
 
 class Slide(NamedTuple):
-    """Places of boxes, in points from the lower left.
+    """Places of boxes, in points from the lower left."""
 
-    Parameters
-    ----------
-    lanes : tuple of tuple of float
-        Left, bottom, right and top of each.
-    boxes : tuple of (x, y)
-        Centers.
-    columns : tuple of int
-        Of the boxes.
-    width, height : float
-        Of each box.
-    """
-
-    lanes: tuple[tuple[float, float, float, float], ...]
-    boxes: tuple[Point, ...]
-    columns: tuple[int, ...]
+    lanes: tuple[tuple[float, float, float, float], ...]  # Left, bottom, right and top of each
+    boxes: tuple[Point, ...]  # Centers
+    columns: tuple[int, ...]  # Of the boxes
+    # width, height: of each box
     width: float
     height: float
 
     def route(self, tail: int, head: int, beside: int = 0) -> Route:
         """An arrow between two boxes: straight down, across to the next column, or around others.
 
-        Parameters
-        ----------
-        beside : int
-            Arrows that run in the same gap between columns.
+        `beside`: arrows that run in the same gap between columns.
         """
         (x, y), (to_x, to_y) = self.boxes[tail], self.boxes[head]
         across, down, side = self.width / 2, self.height / 2, 1 if head > tail else -1
@@ -150,15 +136,7 @@ def _rows(lanes: Sequence[int], places: Sequence[Place]) -> list[int]:
 def arranged(lanes: Sequence[int]) -> Slide | None:
     """Place boxes of lanes, in order of time; None if they do not fit a slide.
 
-    Parameters
-    ----------
-    lanes : sequence of int
-        The lane of each box; lanes are numbered from the top without a gap.
-
-    Examples
-    --------
-    >>> [(round(x), round(y)) for x, y in arranged([0, 0, 1, 0]).boxes]
-    [(246, 412), (246, 279), (246, 122), (714, 412)]
+    `lanes`: the lane of each box; lanes are numbered from the top without a gap.
     """
     if not lanes:
         return Slide((), (), (), 0, 0)

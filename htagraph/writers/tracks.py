@@ -32,7 +32,7 @@ from htagraph.model.perfetto_fields import (
     EXPLICIT,
     PROCESS_ORDERING_EXPLICIT,
 )
-from htagraph.writers.wire import utf8, varint
+from htagraph.writers.slice_packets import utf8, varint
 
 _UUIDS_PER_RANK = 1_000_000
 """Range of track ids of each rank."""
@@ -48,18 +48,11 @@ _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
 
 
 class LaneTracks(NamedTuple):
-    """The tracks of all lanes.
+    """The tracks of all lanes."""
 
-    Parameters
-    ----------
-    of_event : ndarray of shape (n_events,), dtype=int64
-    of_stream : dict of (int, int) to int
-        By device and stream.
-    """
-
-    of_event: I64
+    of_event: I64  # Of shape (n_events,)
     of_device: dict[int, int]
-    of_stream: dict[tuple[int, int], int]
+    of_stream: dict[tuple[int, int], int]  # By device and stream
 
 
 class Process(NamedTuple):
@@ -76,23 +69,10 @@ class Process(NamedTuple):
 class Tracks:
     """Descriptors of tracks under construction.
 
-    Parameters
-    ----------
-    rank : int or None
-        Rank to name in the tracks, None for a trace of its own.
-    place : int, optional
-        From 1; by default the rank's.
-    moved_by : str, default=""
-        By how much device times were shifted to fit the host clock, in words.
-    run : str, default=""
-        Name of one of several runs, for the tracks.
-    taken : set of int, optional
-        Process ids of other parts of the file; gets those of this part.
-
-    Attributes
-    ----------
-    place : int
-        From 1: the range of ids, and the packet sequence.
+    `rank`: rank to name in the tracks, None for a trace of its own. `place`: from 1; by default the
+    rank's. `moved_by`: by how much device times were shifted to fit the host clock, in words.
+    `run`: name of one of several runs, for the tracks. `taken`: process ids of other parts of the
+    file; gets those of this part. `place`: from 1: the range of ids, and the packet sequence.
     """
 
     def __init__(
@@ -255,10 +235,7 @@ def _stream_of_lane(events: EventTable) -> I64:
 def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
     """Make the tracks of all lanes that have events.
 
-    Parameters
-    ----------
-    row : ndarray of shape (n_events,), dtype=int32
-        Row within the lane; rows after the first get tracks of their own.
+    `row` of shape (n_events,): row within the lane; rows after the first get tracks of their own.
     """
     device, stream, lanes = device_of_lane(events), _stream_of_lane(events), events.lanes
     n_rows = np.zeros(len(lanes), dtype=np.int64)

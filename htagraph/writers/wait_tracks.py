@@ -14,11 +14,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.rows import rows
-from htagraph.model.categories import CRITICAL_PATH
+from htagraph.arrays.intervals import rows
 from htagraph.model.colors import COLORS, LATE
 from htagraph.model.colors import WAITS as WAITING
 from htagraph.model.kinds import Bound
+from htagraph.model.names import CRITICAL_PATH
 from htagraph.model.units import human_count
 from htagraph.writers.slice_packets import Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
@@ -41,16 +41,8 @@ def wait_slices(
 ) -> Slices:
     """Waits as slices of a track for each rank, in the order in which ranks first appear.
 
-    Parameters
-    ----------
-    waits : DataFrame
-        With the columns `WAITS`.
-    zero_ns : int, unit=ns
-        Time that is 0 in the file.
-    tracks, strings
-        Get new entries.
-    first_id : int
-        From which on ids of arrows are free.
+    `waits`: with the columns `WAITS`. `zero_ns`: time that is 0 in the file. `tracks`, `strings`:
+    get new entries. `first_id`: from which on ids of arrows are free.
     """
     lane, ranks = pd.factorize(waits["rank"])
     ts_ns = waits["start_ns"].to_numpy(np.int64) - zero_ns

@@ -9,7 +9,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.agents.budget import (
+from htagraph.agents.documents import (
     CHARACTERS_PER_TOKEN,
     LEAST_TOKENS,
     Part,

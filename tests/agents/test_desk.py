@@ -13,15 +13,16 @@ from threading import Event
 
 import pytest
 
-from htagraph import compiled, load, report, run_profile
-from htagraph.agents import loaded as loading
-from htagraph.agents.budget import CHARACTERS_PER_TOKEN, LONGEST_NAME, as_json
-from htagraph.agents.desk import Desk
-from htagraph.agents.files import Root
+from htagraph import load, report, run_profile
+from htagraph.agents import target as loading
+from htagraph.agents.documents import CHARACTERS_PER_TOKEN, LONGEST_NAME, as_json
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
 from htagraph.agents.tools import WhatIfTool
-from htagraph.demo_traces import demo_trace
 from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.summary import Summary
+from htagraph.run import compiled
+from htagraph.synth.demo_traces import demo_trace
 from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank

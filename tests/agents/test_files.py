@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from htagraph.agents.files import Root
+from htagraph.agents.target import Root
 from htagraph.errors import QueryError, TraceNotFoundError
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

@@ -15,7 +15,7 @@ import anyio
 from mcp import Client, types
 from mcp.client.stdio import stdio_client
 
-from htagraph.agents.budget import CHARACTERS_PER_TOKEN
+from htagraph.agents.documents import CHARACTERS_PER_TOKEN
 from htagraph.agents.server import _Progress
 from tests.agents import conversation
 

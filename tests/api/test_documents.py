@@ -13,7 +13,7 @@ import pytest
 import htagraph as hg
 from htagraph.cli.main import app_of
 from htagraph.job.job import JOB_QUESTIONS
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "htagraph"

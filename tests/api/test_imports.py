@@ -61,18 +61,18 @@ NOT_FOR_A_VERDICT = (
     *("numba", "plotly", "rustworkx", "perfetto", "google.protobuf"),
     *("sqlite3", "fsspec", "distributed", "mcp", "torch", "duckdb"),
     *("htagraph.synth", "htagraph.capture", "htagraph.agents", "htagraph.comparison"),
-    *("htagraph.job", "htagraph.scenario", "htagraph.reports.plots"),
+    *("htagraph.job", "htagraph.comparison.scenario", "htagraph.reports.plots"),
     *("htagraph.reports.page", "htagraph.readers.nsys.reader"),
-    *("htagraph.readers.perfetto.reader", "htagraph.readers.execution_trace"),
-    *("htagraph.readers.monitoring", "htagraph.readers.ncu", "htagraph.readers.beside"),
+    *("htagraph.readers.perfetto.reader", "htagraph.readers.beside"),
     *("htagraph.readers.graph_file", "htagraph.writers.pftrace", "htagraph.writers.dot"),
-    *("htagraph.writers.chrome_json", "htagraph.native.lowering"),
+    *("htagraph.writers.chrome_json", "htagraph.arrays.lowering"),
     "multiprocessing",
 )
 """What answers other questions, or reads and writes other files. pydantic is typer's own."""
 NOT_FOR_A_PATH = (
     *NOT_FOR_A_VERDICT,
-    *("pandas.core", "pyarrow", "htagraph.replay", "htagraph.findings", "htagraph.queries"),
+    *("pandas.core", "pyarrow", "htagraph.replay", "htagraph.findings.verdict"),
+    *("htagraph.findings.context", "htagraph.queries.quality", "htagraph.queries.cost"),
     *("htagraph.explain.attributed_time", "htagraph.reports.summary"),
 )
 """What only a verdict needs."""

@@ -7,15 +7,15 @@ from threading import Event
 import pytest
 
 from htagraph import demo_trace, load
-from htagraph.agents.desk import Desk
-from htagraph.agents.files import Root
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
 from htagraph.agents.tools import TOOLS
 from htagraph.cli.main import VERBS, main
 from htagraph.errors import QueryError
-from htagraph.graph import TraceGraph
 from htagraph.job.job import JOB_QUESTIONS, Job
-from htagraph.questions import QUESTIONS, check_options
-from htagraph.synonyms import SYNONYMS, VERBS_OF_ANSWERS, Target, targets_of
+from htagraph.queries.questions import QUESTIONS, check_options
+from htagraph.queries.synonyms import SYNONYMS, VERBS_OF_ANSWERS, Target, targets_of
+from htagraph.run.graph import TraceGraph
 
 TARGETS = sorted({text for row in SYNONYMS.values() for text in row.split(", ")})
 WORDS = sorted(word for words in SYNONYMS for word in words.split(", "))

@@ -12,7 +12,7 @@ import sys
 _REPEATS = 7
 _PATH = (
     "from htagraph.cli.start import defer; defer('pandas'); "
-    "import htagraph.cli.main, htagraph.cli.path, htagraph.native.objects"
+    "import htagraph.cli.main, htagraph.cli.path, htagraph.arrays.objects"
 )
 """As the command begins: without pandas."""
 _TIMED = "import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"

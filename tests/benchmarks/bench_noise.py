@@ -19,14 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 import htagraph as hg
-from htagraph.algorithms.welch import Sample
-from htagraph.comparison.noise import noise_ns
+from htagraph.arrays.welch import Sample
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
-from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_diff import RunDiff, noise_ns
 from htagraph.comparison.run_profile import Kind, RunProfile
 from htagraph.comparison.samples import Samples, done_steps, graph_samples, sample_frame
-from htagraph.graph import TraceGraph
 from htagraph.lookup.steady_steps import are_near
+from htagraph.run.graph import TraceGraph
 
 F64 = npt.NDArray[np.float64]
 

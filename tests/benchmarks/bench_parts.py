@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 import htagraph as hg
-from htagraph.readers.content import content_of
+from htagraph.readers.byte_stream import content_of
 
 __all__ = ["moved_share"]
 

@@ -112,17 +112,14 @@ def ours(path: Path, after: Path, n_runs: int) -> dict[str, float]:
     """The time of each of our questions, and of loading and compiling."""
     import htagraph as hg
     from htagraph.explain.differences import kernel_diff, op_diff
-    from htagraph.queries.annotation_breakdown import annotation_breakdown
+    from htagraph.queries.communication import overlap
     from htagraph.queries.counters import counters
-    from htagraph.queries.idle_categories import idle_categories
-    from htagraph.queries.idle_time import idle_time
-    from htagraph.queries.kernel_breakdown import kernel_breakdown
+    from htagraph.queries.idle import idle_categories, idle_time
     from htagraph.queries.kernel_patterns import kernel_patterns
-    from htagraph.queries.launch_stats import launch_stats
-    from htagraph.queries.operator_tree import operator_tree
-    from htagraph.queries.overlap import overlap
-    from htagraph.queries.queue_blocked import queue_blocked
-    from htagraph.queries.temporal_breakdown import temporal_breakdown
+    from htagraph.queries.kernels import kernel_breakdown
+    from htagraph.queries.launches import launch_stats, queue_blocked
+    from htagraph.queries.operators import annotation_breakdown, operator_tree
+    from htagraph.queries.steps import temporal_breakdown
 
     dag = hg.load(path).compile().dag
     other = hg.load(after).compile().dag

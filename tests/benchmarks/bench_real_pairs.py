@@ -27,7 +27,7 @@ from typing import NamedTuple
 import htagraph as hg
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import Cause
-from htagraph.queries.opportunities import trials_on
+from htagraph.queries.cost import trials_on
 from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Rehearsal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from htagraph.replay import hold_out
+from htagraph.replay import rehearsal
 from tests.benchmarks.bench_intervals import FIT, TABLE, judged
 
 
@@ -24,5 +24,5 @@ def test_nine_of_ten_intervals_hold_on_pairs_that_set_nothing() -> None:
 def test_intervals_are_not_wider_than_they_need_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """With two deviations in place of three, fewer than nine of ten hold where they were chosen."""
     assert held(is_fit=True)["holds_next"].mean() >= 0.9
-    monkeypatch.setattr(hold_out, "_DEVIATIONS", 2)
+    monkeypatch.setattr(rehearsal, "_DEVIATIONS", 2)
     assert held(is_fit=True)["holds_next"].mean() < 0.9

@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from htagraph.native import objects
+from htagraph.arrays import objects
 from tests.benchmarks.work import BASELINE, EXECUTED, counted_assembly
 
 pytest.importorskip("numpy", minversion="2", reason="its memory handler is elsewhere before")

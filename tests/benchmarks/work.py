@@ -35,7 +35,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from htagraph.native import objects, passes
+from htagraph.arrays import objects, passes
 
 BASELINE = Path(__file__).with_name("work.json")
 PRICES_NS = {"instructions": 0.1, "bytes": 0.12, "sorted": 12.0, "calls": 100.0}

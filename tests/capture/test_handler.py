@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.capture.arrivals import Arrivals
-from htagraph.capture.cycle import Cycle
-from htagraph.capture.handler import TraceHandler
-from htagraph.capture.trace_name import TraceName
-from htagraph.readers.rank_paths import rank_in_name
+from htagraph.capture.handler import Cycle, TraceHandler
+from htagraph.capture.trace_file import Arrivals, TraceName
+from htagraph.readers.storage import rank_in_name
 from tests.capture.profiler import Action, Profiler, schedule, settled
 
 ONE_CYCLE = schedule(wait=1, active=2, repeat=1)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from htagraph.cli.main import main
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 from htagraph.reports import plots
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank

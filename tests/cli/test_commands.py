@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
-from htagraph.demo_traces import demo_trace
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import bound_in_words
+from htagraph.synth.demo_traces import demo_trace
 from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

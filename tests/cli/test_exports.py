@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from htagraph.cli.exports import readable
+from htagraph.cli.inputs import readable
 
 
 @pytest.fixture

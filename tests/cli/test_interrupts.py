@@ -73,7 +73,7 @@ def test_an_interrupt_while_the_code_is_loaded_is_one_line(after_s: float, tmp_p
 JOB = INSTEAD.format(
     work="""
     from htagraph.job.executors import Workers
-    from htagraph.writers.own_folder import OwnFolder
+    from htagraph.writers.output_file import OwnFolder
     folder, workers = OwnFolder(), Workers(n_tasks=2, n_bytes=2**40)
     workers.run({0: (os.write, (1, b"up\\n")), 1: (time.sleep, (60,))})
 """.strip()

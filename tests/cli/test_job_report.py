@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from htagraph import load_job
+from htagraph.cli.inputs import windowed
 from htagraph.cli.main import main
-from htagraph.cli.runs import windowed
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import JOB_VERSION, job_document
 from htagraph.reports.markdown import markdown_job_summary
-from htagraph.reports.page.path_section import help_section
+from htagraph.reports.page.sections import help_section
 from htagraph.reports.what_helps import NOT_REPLAYED
 from tests.real_traces import located
 from tests.synth.simulator import simulate_job

@@ -20,10 +20,9 @@ from htagraph.errors import QueryError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model.columns import heading, quantity, schema_of
 from htagraph.model.schema import Quantity
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.json_document import records
-from htagraph.writers.cells import cell_text, human_frame
-from htagraph.writers.table_layout import fitted
+from htagraph.writers.cells import cell_text, fitted, human_frame
 from tests.real_traces import located
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank

@@ -10,7 +10,7 @@ import pytest
 
 _FREE_A_BLOCK = """
 from pathlib import Path
-from htagraph.native.memory import keeps_memory
+from htagraph.arrays.memory import keeps_memory
 
 keeps_memory()
 block = b"x" * (64 << 20)

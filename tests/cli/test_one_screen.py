@@ -8,7 +8,7 @@ import pytest
 
 from htagraph.cli.main import main
 from htagraph.cli.tables import bar
-from htagraph.demo_traces import demo_trace
+from htagraph.synth.demo_traces import demo_trace
 from tests.screens import SCREENS, screen_of
 
 _NEXT = 2

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from htagraph.cli.inputs import Source
 from htagraph.cli.main import main
-from htagraph.cli.sources import Source
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 

@@ -7,8 +7,8 @@ from importlib import import_module
 
 import pytest
 
+from htagraph.arrays.passes import PASSES
 from htagraph.cli.main import main
-from htagraph.native.passes import PASSES
 from tests.hostile.confined import PACKAGE
 
 

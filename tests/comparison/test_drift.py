@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.algorithms.welch import Sample
-from htagraph.comparison.drift import (
+from htagraph.arrays.welch import Sample
+from htagraph.comparison.causes import (
     Alike,
     all_alike,
     has_same_calls,

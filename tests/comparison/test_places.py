@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.comparison.places import code_places, gap_edges
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.samples import code_places, gap_edges
 from htagraph.synth import timeline
 from tests.real_traces import CAPTURES
 from tests.synth.program import Annotation, Op, Program, Spend

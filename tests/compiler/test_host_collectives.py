@@ -6,7 +6,7 @@ import pytest
 
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
-from htagraph.queries.collectives import collectives
+from htagraph.queries.communication import collectives
 
 
 def bounds(dag: Dag) -> list[tuple[str, str, int]]:

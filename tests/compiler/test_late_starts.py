@@ -7,8 +7,7 @@ import pytest
 
 from htagraph.compiler import late_starts as module
 from htagraph.compiler.late_starts import ended_before, late_starts, most_used_streams, running_at
-from htagraph.compiler.launches import launch_edges
-from htagraph.compiler.streams import stream_edges
+from htagraph.compiler.launches import launch_edges, stream_edges
 from htagraph.compiler.structure import Structure, examine
 from htagraph.model.edges import EdgeTable
 from htagraph.synth import timeline

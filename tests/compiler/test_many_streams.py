@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.algorithms import walks
+from htagraph.arrays import binding
 from htagraph.compiler import passes, structure, syncs
 from htagraph.errors import TraceLimitError
-from htagraph.graph import TraceGraph
 from htagraph.lookup import matching
 from htagraph.model.events import EventTable
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 from htagraph.synth import timeline
-from htagraph.trace import Trace
 
 
 def streams(n: int) -> EventTable:
@@ -66,8 +66,8 @@ def test_waits_that_go_back_over_too_many_edges_are_an_error(
     """Every stream of many was idle for as long as the trace lasts: the limit is named."""
     graph: TraceGraph = Trace.from_events(streams(8)).compile()
     assert len(graph.idle_time(per="stream"))
-    monkeypatch.setattr(walks, "MOST_STEPS", 1)
-    monkeypatch.setattr(walks, "MOST_STEPS_PER_EDGE", 0)
+    monkeypatch.setattr(binding, "MOST_STEPS", 1)
+    monkeypatch.setattr(binding, "MOST_STEPS_PER_EDGE", 0)
 
     with pytest.raises(TraceLimitError, match=r"waits go back over .* edges; 1 are the most"):
         graph.idle_time(per="stream")

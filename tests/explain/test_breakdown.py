@@ -9,10 +9,10 @@ from pandas.testing import assert_frame_equal
 from htagraph.errors import QueryError
 from htagraph.explain.breakdown import sum_by
 from htagraph.explain.segments import LABELS
+from htagraph.findings.path import CriticalPath
 from htagraph.model.frames import BREAKDOWN
-from htagraph.path import CriticalPath
+from htagraph.run.trace import Trace
 from htagraph.synth import timeline
-from htagraph.trace import Trace
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 

@@ -7,7 +7,7 @@ import pytest
 
 from htagraph import Trace
 from htagraph.compiler.passes import compile_events
-from htagraph.explain.meanwhile import meanwhile
+from htagraph.explain.segment_pieces import meanwhile
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.synth import timeline
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.explain import path_sums as module
+from htagraph.explain import breakdown as module
+from htagraph.explain.breakdown import path_sums
 from htagraph.explain.critical_path import critical_paths
-from htagraph.explain.path_sums import path_sums
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.kinds import Bound
 from htagraph.model.window import Window

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
-from htagraph.explain.replay_time import ReplayTime, replay_time
+from htagraph.explain.self_time import ReplayTime, replay_time
 from htagraph.model.window import Window
 from htagraph.synth import timeline
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from htagraph.explain.roof_arguments import roof_arguments
+from htagraph.explain.counter_tracks import roof_arguments
 from tests.queries.recorded_shapes import Op, recorded
 
 _PRODUCT = Op("aten::mm", [[4096, 4096], [4096, 4096]], [("fill", 10), ("gemm", 190)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from htagraph.explain.segment_causes import main_causes
+from htagraph.explain.segments import main_causes
 
 
 def charged(*pieces: tuple[str, str, int]) -> pd.DataFrame:

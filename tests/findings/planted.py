@@ -10,7 +10,7 @@ from htagraph.findings.verdict import Finding, Verdict
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.job.loading import load_job
 from htagraph.reports.job_summary import JobSummary
-from htagraph.trace import Trace
+from htagraph.run.trace import Trace
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job
 

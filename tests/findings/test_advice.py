@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import htagraph as hg
-from htagraph.demo_traces import demo_trace
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.columns import heading
 from htagraph.replay.predictions import Trials
 from htagraph.synth import timeline
+from htagraph.synth.demo_traces import demo_trace
 from tests.real_traces import located
 
 DRAWING = """

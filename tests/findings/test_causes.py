@@ -45,7 +45,7 @@ def test_a_cause_has_a_title_and_advice(cause: Cause) -> None:
     """What a report calls it, and what to try."""
     assert cause in TITLES, f"no title of {cause!r} in TITLES of htagraph/findings/advice.py"
     assert cause in ADVICE, (
-        f"no advice on {cause!r} in htagraph/findings/host_rules.py or device_rules.py; its "
+        f"no advice on {cause!r} in htagraph/findings/rules.py or device_rules.py; its "
         "conditions are cases of tests/findings/test_rules.py"
     )
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import htagraph as hg
-from htagraph.cli.runs import windowed
+from htagraph.cli.inputs import windowed
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.synth import timeline
 from tests.real_traces import located

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import htagraph as hg
-from htagraph.cli.runs import windowed
-from htagraph.explain.replay_time import ReplayTime
-from htagraph.findings.replays import replay_bound
+from htagraph.cli.inputs import windowed
+from htagraph.explain.self_time import ReplayTime
+from htagraph.findings.window_bounds import replay_bound
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.summary import Summary

@@ -15,11 +15,9 @@ import pytest
 
 import htagraph as hg
 from htagraph.findings.advice import TITLES
-from htagraph.findings.context import Context, find_context
-from htagraph.findings.host_rules import CHECK_HOST
+from htagraph.findings.context import LENGTH, Context, Rule, Seen, find_context
 from htagraph.findings.light import Light
-from htagraph.findings.rules import ADVICE, RECORDING, advice_on, recording_advice
-from htagraph.findings.seen import LENGTH, Rule, Seen
+from htagraph.findings.rules import ADVICE, CHECK_HOST, RECORDING, advice_on, recording_advice
 from htagraph.findings.verdict import Evidence
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.lookup.memory_frees import FreesWithin

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from htagraph.errors import HTAGraphError, TraceFormatError
-from htagraph.graph import TraceGraph
 from htagraph.model.archive import pack
-from htagraph.questions import QUESTIONS
-from htagraph.trace import Trace
+from htagraph.queries.questions import QUESTIONS
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 

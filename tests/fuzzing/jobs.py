@@ -21,7 +21,7 @@ from typing import Any
 from htagraph.errors import CaptureNotChosenError, GraphError, HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.job.loading import load_job
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document
 from tests.fuzzing.traces import damaged

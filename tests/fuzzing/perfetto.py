@@ -19,7 +19,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket
 import htagraph as hg
 from htagraph.errors import HTAGraphError
 from htagraph.model.recording import Recording
-from htagraph.readers.perfetto.first_packet import is_perfetto
+from htagraph.readers.formats import is_perfetto
 from htagraph.readers.perfetto.reader import read_perfetto
 from tests.readers.perfetto_packets import (
     BEGIN,

@@ -16,11 +16,11 @@ from functools import cache
 from typing import Any
 
 from htagraph.errors import GraphError, HTAGraphError
-from htagraph.graph import TraceGraph
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.json_document import json_document
 from htagraph.reports.summary import Summary
-from htagraph.trace import Trace, load
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import Trace, load
 from tests.real_traces import TRACES, located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

@@ -13,11 +13,11 @@ from torch.nn import functional
 from torch.profiler import record_function
 
 import htagraph as hg
-from htagraph.algorithms.ancestors import nearest
-from htagraph.graph import TraceGraph
-from htagraph.lookup.operator_work import call_of, operator_work
+from htagraph.arrays.ancestors import nearest
+from htagraph.lookup.operator_roofs import call_of, operator_work
 from htagraph.model.dag import Dag
 from htagraph.operators.work import registered
+from htagraph.run.graph import TraceGraph
 from tests.gpu.machine import Machine
 from tests.gpu.recording import record_block
 from tests.gpu.traffic import traffic

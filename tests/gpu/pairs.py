@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import htagraph as hg
-from htagraph.graph import TraceGraph
 from htagraph.replay.changes import Change
+from htagraph.run.graph import TraceGraph
 from tests.gpu.machine import Machine
 from tests.gpu.recording import Step, record_steps
 from tests.gpu.traffic import traffic

@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import htagraph as hg
-from htagraph.native import code_cache, objects
+from htagraph.arrays import code_cache, objects
 
 _WORKERS = 4
 _PROGRAMS = 2

@@ -215,7 +215,7 @@ _SLOW = "compiling, once on this machine …\n"
 
 _COMPILED_CODE = """
 import numpy as np
-from htagraph.algorithms.matching import running_latest
+from htagraph.arrays.matching import running_latest
 from htagraph.readers.kineto.compiled.machine import entry
 
 starts = np.array([True, False, False])
@@ -304,7 +304,7 @@ from multiprocessing import get_context
 import numpy as np
 
 def answer(_):
-    from htagraph.algorithms.matching import running_latest
+    from htagraph.arrays.matching import running_latest
     latest = running_latest(np.array([5, 3, 9]), np.array([True, False, False]))
     return latest.tolist(), os.getpid() if "numba" in sys.modules else 0
 

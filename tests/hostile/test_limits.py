@@ -8,14 +8,14 @@ from pathlib import Path
 from htagraph.comparison import run_profile
 from htagraph.compiler.structure import MAX_STREAMS
 from htagraph.job import job, rehearsal
+from htagraph.job.delay_costs import MOST_COMPARED
 from htagraph.job.kept_steps import MOST_COLLECTIVES
-from htagraph.job.wait_comparisons import MOST_COMPARED
 from htagraph.model.recording import MAX_RANKS
-from htagraph.readers.kineto.byte_stream import MAX_RATIO
+from htagraph.readers.beside import ncu_tables
+from htagraph.readers.byte_stream import MAX_RATIO
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH
 from htagraph.readers.kineto.header import MAX_TIME_NS
 from htagraph.readers.kineto.trace_document import MAX_BROKEN, MAX_DOCUMENTS, MAX_VALUE
-from htagraph.readers.ncu import csv_table
 from htagraph.replay import latent_waits
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "limits.md"
@@ -43,6 +43,6 @@ def test_the_limits_that_are_stated_are_those_there_are() -> None:
             job._REPLAYED_EVENTS
         ),
         "events of a job that `what-if` replays": rehearsal._MOST_EVENTS,
-        "values of Nsight Compute": csv_table._MOST_VALUES,
+        "values of Nsight Compute": ncu_tables._MOST_VALUES,
         "a stored baseline": run_profile._MOST_BYTES,
     }

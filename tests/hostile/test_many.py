@@ -13,7 +13,7 @@ import pytest
 import htagraph as hg
 from htagraph.errors import HTAGraphError, TraceLimitError
 from htagraph.model.labels import name_label
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 from tests.hostile.cpu_time import cpu_seconds
 
 

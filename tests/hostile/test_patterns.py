@@ -18,10 +18,10 @@ import pytest
 
 import htagraph
 from htagraph.errors import QueryError
-from htagraph.job.library_matching import stated_ranks
+from htagraph.job.recorded_groups import stated_ranks
 from htagraph.model.collective_names import ranks_in_name
 from htagraph.model.symbols import compile_pattern
-from htagraph.queries.collectives import short_group
+from htagraph.queries.communication import short_group
 
 _LENGTH = 6_000
 _MOST_S = 0.05

@@ -17,13 +17,13 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket
 
 import htagraph as hg
 from htagraph.errors import TraceFormatError, TraceLimitError
-from htagraph.model.supplement import FIELD, Supplement
+from htagraph.model.perfetto_fields import FIELD, Supplement
+from htagraph.readers import byte_stream
+from htagraph.readers.beside.execution_nodes import read_nodes
+from htagraph.readers.beside.ncu import _runs
+from htagraph.readers.beside.ncu_tables import read_launches
+from htagraph.readers.byte_stream import content_of
 from htagraph.readers.captures import discover
-from htagraph.readers.content import content_of
-from htagraph.readers.execution_trace.nodes import read_nodes
-from htagraph.readers.kineto import byte_stream
-from htagraph.readers.ncu.csv_table import read_launches
-from htagraph.readers.ncu.launch_matching import _runs
 from htagraph.readers.perfetto.reader import read_perfetto
 from tests.hostile.cpu_time import cpu_seconds
 from tests.readers.nsys_files import NsysFile, global_id, simulated_file

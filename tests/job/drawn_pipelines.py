@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from htagraph.algorithms.pipelines import PHASES
+from htagraph.arrays.pipelines import PHASES
 from htagraph.job.pipeline import Pipeline
 from htagraph.model.frames import PIPELINE_ACTIONS
 from htagraph.model.schema import categorical

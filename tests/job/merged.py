@@ -17,14 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.binding import bind
-from htagraph.algorithms.clocks import Clock
-from htagraph.algorithms.walks import walk_back
+from htagraph.arrays.binding import bind, walk_back
+from htagraph.arrays.clocks import Clock
 from htagraph.job.rank_segments import RankEnds
-from htagraph.model.collective_operations import RENDEZVOUS
+from htagraph.model.collective_names import RENDEZVOUS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
-from htagraph.queries.collectives import collectives as collectives_of
+from htagraph.queries.communication import collectives as collectives_of
 
 __all__ = ["merged_path"]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from htagraph.compiled import load_graph
 from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.damage import job_damage_in_words
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
+from htagraph.run.compiled import load_graph
 from tests.job.simulated import MACHINE, WORLD, loaded, meet, three
 from tests.synth.program import Group, JobProgram, Op, Program, Spend
 from tests.synth.simulator import simulate_job

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from htagraph.errors import IncompleteTraceWarning
-from htagraph.job import wait_comparisons
+from htagraph.job import delay_costs
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from tests.job.simulated import FEW, MACHINE, WORLD, loaded, meet, three
@@ -76,7 +76,7 @@ def test_a_wait_is_charged_through_the_rank_that_waited_itself() -> None:
 
 def test_of_too_many_waits_the_longest_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 2 waits for 10 ms, rank 0 for 7; where one wait is the most, nobody is told the 7."""
-    monkeypatch.setattr(wait_comparisons, "MOST_COMPARED", 1)
+    monkeypatch.setattr(delay_costs, "MOST_COMPARED", 1)
     bodies = ((*TOGETHER, work(3 * MS), meet()), (*TOGETHER, LOAD, meet()), (*TOGETHER, meet()))
 
     assert costs(loaded(three(*bodies))) == [

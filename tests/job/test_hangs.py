@@ -14,7 +14,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import TraceFormatError
-from htagraph.readers.flight_recorder.reader import read_dump
+from htagraph.readers.flight_recorder import read_dump
 from tests.real_traces import CAPTURES
 
 HANGS = CAPTURES / "flight_recorder" / "hangs"

@@ -27,12 +27,12 @@ from htagraph.errors import (
     RankNotFoundError,
     TraceFormatError,
 )
-from htagraph.graph import TraceGraph
 from htagraph.job import executors
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
 from htagraph.model.progress import Progress
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
+from htagraph.run.graph import TraceGraph
 from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job

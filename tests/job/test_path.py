@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 
 import htagraph as hg
-from htagraph.algorithms.clocks import Clock, ClockFit
+from htagraph.arrays.clocks import Clock, ClockFit
 from htagraph.job.clocks import Clocks
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from htagraph.model.events import EventTable
+from htagraph.run.trace import Trace
 from htagraph.synth import timeline
-from htagraph.trace import Trace
 from tests.fuzzing.traces import asked
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

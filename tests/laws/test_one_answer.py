@@ -23,15 +23,15 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 import htagraph as hg
-from htagraph.agents.desk import Desk
-from htagraph.agents.files import Root
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
+from htagraph.cli.inputs import Source
 from htagraph.cli.main import main
-from htagraph.cli.sources import Source
 from htagraph.cli.view import _analyzed, _Request
-from htagraph.compiled import LoadOptions
-from htagraph.demo_traces import demo_trace
 from htagraph.findings.verdict import percent
 from htagraph.model.units import human_duration
+from htagraph.run.compiled import LoadOptions
+from htagraph.synth.demo_traces import demo_trace
 from tests.real_traces import cases, located
 
 Figures = dict[str, object]

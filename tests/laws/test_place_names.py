@@ -7,7 +7,7 @@ import json
 import pytest
 
 import htagraph as hg
-from htagraph.explain.segment_causes import segment_code
+from htagraph.explain.segments import segment_code
 
 NEIGHBOURS = ["Optimizer.zero_grad#AdamW.zero_grad", "aten::mm", "my loss (fwd)"]
 

@@ -23,46 +23,31 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
-from htagraph.queries.annotation_breakdown import annotation_breakdown
-from htagraph.queries.class_overlap import class_overlap
-from htagraph.queries.collectives import collectives
-from htagraph.queries.cost import cost
-from htagraph.queries.counters import counters
-from htagraph.queries.cupti_counters import cupti_counters
-from htagraph.queries.cupti_rates import cupti_rates
-from htagraph.queries.damage import damage
-from htagraph.queries.device_activity import device_activity
-from htagraph.queries.execution_nodes import execution_nodes
-from htagraph.queries.exposed_communication import exposed_communication
-from htagraph.queries.graph_nodes import graph_nodes
-from htagraph.queries.idle_categories import idle_categories
-from htagraph.queries.idle_intervals import idle_intervals
-from htagraph.queries.idle_time import idle_time
-from htagraph.queries.inferences import inferences
-from htagraph.queries.kernel_breakdown import kernel_breakdown
-from htagraph.queries.kernel_durations import kernel_durations
+from htagraph.queries.communication import (
+    class_overlap,
+    collectives,
+    exposed_communication,
+    overlap,
+)
+from htagraph.queries.cost import cost, opportunities, slack
+from htagraph.queries.counters import counters, memory_timeline, sampled_counters
+from htagraph.queries.cupti import cupti_counters, cupti_rates
+from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
 from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.queries.kinds import kinds
-from htagraph.queries.launch_stats import launch_stats
-from htagraph.queries.memory_timeline import memory_timeline
-from htagraph.queries.mfu import mfu
+from htagraph.queries.kernels import graph_nodes, kernel_breakdown, kernel_durations
+from htagraph.queries.launches import launch_stats, queue_blocked
 from htagraph.queries.near_critical import near_critical
-from htagraph.queries.operator_breakdown import operator_breakdown
-from htagraph.queries.operator_tree import operator_tree
-from htagraph.queries.opportunities import opportunities
-from htagraph.queries.overlap import overlap
+from htagraph.queries.operators import (
+    annotation_breakdown,
+    execution_nodes,
+    operator_breakdown,
+    operator_tree,
+)
 from htagraph.queries.profiler_overhead import profiler_overhead
-from htagraph.queries.quality import quality
-from htagraph.queries.queue_blocked import queue_blocked
-from htagraph.queries.roofline import roofline
-from htagraph.queries.sampled_counters import sampled_counters
-from htagraph.queries.slack import slack
-from htagraph.queries.speed_of_light import speed_of_light
-from htagraph.queries.steady_state import steady_state
-from htagraph.queries.step_times import step_times
-from htagraph.queries.temporal_breakdown import temporal_breakdown
-from htagraph.queries.utilization import utilization
-from htagraph.queries.utilization_losses import utilization_losses
+from htagraph.queries.quality import damage, inferences, kinds, quality
+from htagraph.queries.roofline import mfu, roofline, speed_of_light
+from htagraph.queries.steps import steady_state, step_times, temporal_breakdown
+from htagraph.queries.utilization import device_activity, utilization, utilization_losses
 from htagraph.synth import timeline
 from tests.event_rows import taken
 from tests.examples import one_in

@@ -10,14 +10,14 @@ import rustworkx
 
 import htagraph as hg
 from htagraph.errors import QueryError
-from htagraph.explain.segment_causes import main_causes
+from htagraph.explain.segments import main_causes
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.lookup.attribution import loads_data
-from htagraph.model.damage import HOLES
 from htagraph.model.kinds import KernelClass
+from htagraph.model.recording import HOLES
 from htagraph.replay.changes import Remove
 from htagraph.replay.device_changes import Overlap
-from htagraph.replay.event_groups import EventGroup, of_class
+from htagraph.replay.draft import EventGroup, of_class
 from htagraph.replay.host_changes import Prefetch
 from htagraph.replay.rehearsal import Rehearsal
 from tests.real_traces import TRACES, cases, located

@@ -10,19 +10,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.algorithms.intervals import union
+from htagraph.arrays.intervals import union
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
 from htagraph.lookup.queues import queues
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.questions import QUESTIONS
+from htagraph.queries.questions import QUESTIONS
 from htagraph.replay.changes import Change, Remove, Scale
 from htagraph.replay.device_changes import Overlap
-from htagraph.replay.event_groups import EventGroup
+from htagraph.replay.draft import EventGroup
+from htagraph.replay.excerpt import retimed
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.replay.retimed import retimed
 from tests.laws.test_path_laws import any_events
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

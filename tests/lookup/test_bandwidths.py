@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from htagraph.compiler.passes import compile_events
-from htagraph.lookup.bandwidths import bandwidths
+from htagraph.lookup.counter_levels import bandwidths
 from htagraph.model.dag import Dag
 from htagraph.queries.quality import quality
 from htagraph.synth import timeline

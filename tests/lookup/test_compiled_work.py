@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from htagraph.compiler.passes import compile_events
-from htagraph.lookup.compiled_work import can_capture, is_replayed
+from htagraph.lookup.programs import can_capture, is_replayed
 from htagraph.synth import timeline
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from htagraph.errors import QueryError
-from htagraph.lookup.conditions import rows_where
+from htagraph.lookup.selecting import rows_where
 
 FRAME = pd.DataFrame(
     {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import htagraph as hg
-from htagraph.compiled import LoadOptions
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
-from htagraph.lookup.data_loaders import find_loading
+from htagraph.lookup.programs import find_loading
+from htagraph.run.compiled import LoadOptions
 from htagraph.synth import timeline
 
 ALONE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

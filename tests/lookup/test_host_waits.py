@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
-from htagraph.lookup.host_waits import long_waits
+from htagraph.lookup.queues import long_waits
 from htagraph.synth import timeline
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.lookup.lost_nodes import lost_nodes
-from htagraph.model.damage import DamageKind
+from htagraph.lookup.holes import lost_nodes
+from htagraph.model.recording import DamageKind
 from htagraph.synth import timeline
 from tests.real_traces import located
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.lookup.phases import runs_in_closure
+from htagraph.lookup.work_groups import runs_in_closure
 from tests.real_traces import case, located
 
 

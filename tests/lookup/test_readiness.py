@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from htagraph.compiler.passes import compile_events
-from htagraph.graph import TraceGraph
-from htagraph.lookup.readiness import readiness
+from htagraph.lookup.collectives import readiness
+from htagraph.run.graph import TraceGraph
 from tests.job.simulated import MACHINE, meet
 from tests.synth.program import (
     Action,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from htagraph.lookup.sampled_use import sampled_use
+from htagraph.lookup.samples import sampled_use
 from htagraph.model.samples import SampleTable, Series
 
 

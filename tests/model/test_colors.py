@@ -27,7 +27,7 @@ from htagraph.model.colors import (
     Color,
 )
 from htagraph.model.kinds import Bound, in_words
-from htagraph.reports.page.html_file import resource
+from htagraph.reports.page.parts import resource
 
 F64 = npt.NDArray[np.float64]
 

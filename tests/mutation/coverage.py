@@ -35,8 +35,10 @@ def tests_of(path: str) -> list[str]:
     named = [test for by in _importers().get(name, ()) for test in tests.get(by, ())]
     laws = [f"tests/laws/test_{law}.py" for law in _LAWS]
     own = [f"tests/{room}", f"htagraph/{room}"]
+    if room.endswith(".py"):
+        own = [f"tests/test_{room}", path]
     return [
-        *own,
+        *(test for test in own if (CHECKOUT / test).exists()),
         *(test for test in sorted({*named}) if not test.startswith(own[0])),
         *laws,
         _LIMITS,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.lookup.operator_work import call_of
+from htagraph.lookup.operator_roofs import call_of
 from htagraph.operators.work import work_of
 
 pytestmark = [

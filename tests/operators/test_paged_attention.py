@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.lookup.operator_roofs import Limit, operator_roofs
-from htagraph.lookup.operator_work import operator_work
+from htagraph.lookup.operator_roofs import Limit, operator_roofs, operator_work
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import SparseColumn
 from htagraph.model.symbols import SymbolTable

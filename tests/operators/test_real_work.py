@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.algorithms.ancestors import nearest
+from htagraph.arrays.ancestors import nearest
 from htagraph.lookup.launch_geometry import geometry_devices
-from htagraph.lookup.operator_roofs import operator_roofs
-from htagraph.lookup.operator_work import call_of, operator_work
+from htagraph.lookup.operator_roofs import call_of, operator_roofs, operator_work
 from htagraph.model.kinds import DEVICE_KINDS, among
 from htagraph.operators.peaks import peaks_of
 from htagraph.operators.work import registered, work_of

@@ -5,13 +5,11 @@ from __future__ import annotations
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
 from htagraph.queries.counters import counters
-from htagraph.queries.idle_categories import idle_categories
-from htagraph.queries.idle_time import idle_time
-from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.idle import idle_categories, idle_time
 from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.queries.launch_stats import launch_stats
-from htagraph.queries.queue_blocked import queue_blocked
-from htagraph.queries.temporal_breakdown import temporal_breakdown
+from htagraph.queries.kernels import kernel_breakdown
+from htagraph.queries.launches import launch_stats, queue_blocked
+from htagraph.queries.steps import temporal_breakdown
 from htagraph.synth import timeline
 
 

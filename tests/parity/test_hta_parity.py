@@ -16,17 +16,15 @@ from htagraph.compiler.passes import compile_events
 from htagraph.explain.differences import kernel_diff, op_diff
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.annotation_breakdown import annotation_breakdown
-from htagraph.queries.class_overlap import class_overlap
+from htagraph.queries.communication import class_overlap, overlap
 from htagraph.queries.counters import counters
-from htagraph.queries.cupti_counters import cupti_counters
-from htagraph.queries.idle_categories import idle_categories
-from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.cupti import cupti_counters
+from htagraph.queries.idle import idle_categories
 from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.queries.launch_stats import launch_stats
-from htagraph.queries.overlap import overlap
-from htagraph.queries.queue_blocked import queue_blocked
-from htagraph.queries.temporal_breakdown import temporal_breakdown
+from htagraph.queries.kernels import kernel_breakdown
+from htagraph.queries.launches import launch_stats, queue_blocked
+from htagraph.queries.operators import annotation_breakdown
+from htagraph.queries.steps import temporal_breakdown
 
 SYNC_IS_WORK = "records of waits (cuda_sync) count as work of the device"
 OP_IS_WORK = "a Triton operator that names its stream counts as a kernel"

@@ -9,11 +9,11 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
-from htagraph.graph import TraceGraph
-from htagraph.lookup import edges
-from htagraph.lookup.edges import EdgeArrows
+from htagraph.lookup import windowed
+from htagraph.lookup.windowed import EdgeArrows
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, bound_in_words
+from htagraph.run.graph import TraceGraph
 from tests.queries.recorded_shapes import Op, recorded
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate
@@ -279,6 +279,6 @@ def test_all_edges_of_the_window_can_be_arrows(tmp_path: Path, ask, graph: Trace
 
 def test_too_many_arrows_are_refused(graph: TraceGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """A viewer could not draw them."""
-    monkeypatch.setattr(edges, "MOST_ARROWS", 3)
+    monkeypatch.setattr(windowed, "MOST_ARROWS", 3)
     with pytest.raises(QueryError, match=r"more than 3\. Hint: take a shorter window"):
         EdgeArrows.of(graph.dag, graph.interval)

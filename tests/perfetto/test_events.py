@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from htagraph.model.events import EventTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
-from htagraph.trace import load
+from htagraph.run.trace import load
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 
 pytestmark = pytest.mark.perfetto

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.operators import annotation_breakdown
 from htagraph.synth import timeline
 
 _DAG = compile_events(

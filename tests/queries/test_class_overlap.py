@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.class_overlap import class_overlap
+from htagraph.queries.communication import class_overlap
 from htagraph.synth import timeline
 
 _OVERLAPPING = compile_events(

@@ -7,7 +7,7 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.collectives import collectives, short_group
+from htagraph.queries.communication import collectives, short_group
 from htagraph.synth import timeline
 
 

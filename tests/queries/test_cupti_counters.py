@@ -6,7 +6,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
-from htagraph.queries.cupti_counters import cupti_counters
+from htagraph.queries.cupti import cupti_counters
 from tests.queries.counted import ALL, TWO_KERNELS, VALUES, args, counted
 
 

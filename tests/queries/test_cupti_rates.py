@@ -8,7 +8,7 @@ import numpy as np
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.events import SparseColumn
-from htagraph.queries.cupti_rates import cupti_rates
+from htagraph.queries.cupti import cupti_rates
 from htagraph.synth import timeline
 from tests.queries.counted import ALL, FMA, TWO_KERNELS, args
 

@@ -8,7 +8,7 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.samples import SampleTable, Series
-from htagraph.queries.device_activity import device_activity
+from htagraph.queries.utilization import device_activity
 from htagraph.synth import timeline
 from tests.queries.recorded_shapes import H100, Op, recorded
 

@@ -11,7 +11,7 @@ from htagraph.model.answers import EXECUTION_NODES
 from htagraph.model.events import EventTable, SparseColumn
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
-from htagraph.queries.execution_nodes import execution_nodes
+from htagraph.queries.operators import execution_nodes
 from htagraph.synth import timeline
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.communication import exposed_communication
 from htagraph.synth import timeline
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.graph_nodes import graph_nodes
+from htagraph.queries.kernels import graph_nodes
 from htagraph.synth import timeline
 from tests.real_traces import case, located
 

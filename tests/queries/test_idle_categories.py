@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.idle_categories import idle_categories
+from htagraph.queries.idle import idle_categories
 from htagraph.synth import timeline
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.idle_intervals import idle_intervals
+from htagraph.queries.idle import idle_intervals
+from htagraph.run.trace import Trace
 from htagraph.synth import timeline
-from htagraph.trace import Trace
 
 
 def _parts(drawing: str, **options) -> list[tuple]:

@@ -11,8 +11,7 @@ from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.explain import idle_parts
 from htagraph.model.kinds import EventKind
-from htagraph.queries.idle_intervals import idle_intervals
-from htagraph.queries.idle_time import idle_time
+from htagraph.queries.idle import idle_intervals, idle_time
 from htagraph.synth import timeline
 
 

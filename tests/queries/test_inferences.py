@@ -9,12 +9,11 @@ from hypothesis import given
 
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
-from htagraph.graph import TraceGraph
-from htagraph.model.inference import Support
+from htagraph.model.edges import Support
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
-from htagraph.queries.inferences import inferences
-from htagraph.queries.quality import quality
+from htagraph.queries.quality import inferences, quality
+from htagraph.run.graph import TraceGraph
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs

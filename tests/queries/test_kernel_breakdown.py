@@ -8,7 +8,7 @@ import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.window import Window
-from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.kernels import kernel_breakdown
 from htagraph.synth import timeline
 
 _DAG = compile_events(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.kernel_durations import kernel_durations
+from htagraph.queries.kernels import kernel_durations
 from htagraph.synth import timeline
 
 _DAG = compile_events(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 import htagraph as hg
-from htagraph.graph import TraceGraph
+from htagraph.run.graph import TraceGraph
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.launch_stats import launch_stats
+from htagraph.queries.launches import launch_stats
 from htagraph.synth import timeline
 
 

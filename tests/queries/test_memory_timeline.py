@@ -9,7 +9,7 @@ import numpy as np
 from htagraph.compiler.passes import compile_events
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.memory_timeline import memory_timeline
+from htagraph.queries.counters import memory_timeline
 from htagraph.synth import timeline
 
 

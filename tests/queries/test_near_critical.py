@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.algorithms.retime import retime
+from htagraph.arrays.retime import retime
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.near_critical import _shares, near_critical
-from htagraph.replay.near_chains import near_chains
+from htagraph.queries.near_critical import _shares, near_chains, near_critical
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate

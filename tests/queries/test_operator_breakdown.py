@@ -6,7 +6,7 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.operator_breakdown import operator_breakdown
+from htagraph.queries.operators import operator_breakdown
 from htagraph.synth import timeline
 from tests.queries.recorded_shapes import Op, recorded
 

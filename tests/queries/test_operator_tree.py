@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.operator_tree import operator_tree
+from htagraph.queries.operators import operator_tree
 from htagraph.synth import timeline
 
 _DAG = compile_events(

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.queries import opportunities as room
-from htagraph.queries.opportunities import opportunities
+from htagraph.queries import cost as room
+from htagraph.queries.cost import opportunities
 from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Scale
 from htagraph.replay.charges import Charges

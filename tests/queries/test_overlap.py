@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.overlap import overlap
+from htagraph.queries.communication import overlap
 from htagraph.synth import timeline
 
 

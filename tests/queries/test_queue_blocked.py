@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.launches import queue_blocked
 from htagraph.synth import timeline
 
 _DAG = compile_events(

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.queries.exposed_communication import exposed_communication
-from htagraph.queries.idle_time import idle_time
-from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.communication import exposed_communication
+from htagraph.queries.idle import idle_time
 from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.queries.operator_breakdown import operator_breakdown
+from htagraph.queries.kernels import kernel_breakdown
+from htagraph.queries.operators import operator_breakdown
 from tests.real_traces import TRACES, cases, located
 
 _WITH_COMMUNICATION = (

@@ -11,7 +11,7 @@ from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.window import Window
-from htagraph.queries.sampled_counters import sampled_counters
+from htagraph.queries.counters import sampled_counters
 from htagraph.synth import timeline
 
 US = 1_000

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.algorithms.retime import retime
+from htagraph.arrays.retime import retime
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.slack import slack
+from htagraph.queries.cost import slack
 from htagraph.replay.changes import Scale
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline

@@ -11,7 +11,7 @@ import pytest
 from htagraph.compiler.passes import compile_events
 from htagraph.lookup.find_window import find_window
 from htagraph.model.dag import Dag
-from htagraph.queries.steady_state import steady_state
+from htagraph.queries.steps import steady_state
 from htagraph.synth import timeline
 from tests.synth.actions import Action, Annotation, Call, Launch, Op, Spend, Synchronize
 from tests.synth.simulator import simulate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.step_times import step_times
+from htagraph.queries.steps import step_times
 from htagraph.synth import timeline
 
 _DAG = compile_events(

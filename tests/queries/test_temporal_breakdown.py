@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.temporal_breakdown import temporal_breakdown
+from htagraph.queries.steps import temporal_breakdown
 from htagraph.synth import timeline
 
 _OVERLAPPING = compile_events(

@@ -12,8 +12,7 @@ from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.utilization import utilization
-from htagraph.queries.utilization_losses import utilization_losses
+from htagraph.queries.utilization import utilization, utilization_losses
 from htagraph.synth import timeline
 from htagraph.synth.rows import Row, event_table
 from tests.queries.gridded import FOUR_SMS, gridded

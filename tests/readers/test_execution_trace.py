@@ -18,7 +18,7 @@ from htagraph.errors import HTAGraphError, TraceFormatError
 from htagraph.model.events import EventTable, SparseColumn
 from htagraph.model.recording import Recording
 from htagraph.model.rules import Rule
-from htagraph.readers.execution_trace.reader import is_execution_trace, with_execution_trace
+from htagraph.readers.beside.execution_trace import is_execution_trace, with_execution_trace
 from htagraph.synth import timeline
 from tests.real_traces import CAPTURES
 

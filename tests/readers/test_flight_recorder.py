@@ -15,8 +15,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import TraceFormatError
-from htagraph.readers.flight_recorder.plain_pickle import plain_data
-from htagraph.readers.flight_recorder.reader import read_dump
+from htagraph.readers.flight_recorder import read_dump
+from htagraph.readers.plain_pickle import plain_data
 from tests.real_traces import CAPTURES
 
 DUMPS = CAPTURES / "flight_recorder" / "hangs" / "missing_member"

@@ -12,7 +12,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import TraceFormatError
-from htagraph.lookup.operator_work import operator_work
+from htagraph.lookup.operator_roofs import operator_work
 from htagraph.model.events import EventTable
 from htagraph.model.recording import Recording
 from htagraph.readers.beside import with_beside

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.lookup.user_ranges import user_ranges
+from htagraph.lookup.programs import user_ranges
 from tests.real_traces import CAPTURES
 
 FILE = CAPTURES / "jax" / "steps.trace.json.gz"

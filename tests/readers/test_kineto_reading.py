@@ -20,7 +20,8 @@ import htagraph as hg
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceLimitError
 from htagraph.model.kinds import EventKind
 from htagraph.model.progress import BYTES, Progress, listening
-from htagraph.readers.kineto import byte_stream, trace_document
+from htagraph.readers import byte_stream
+from htagraph.readers.kineto import trace_document
 from htagraph.readers.kineto.reader import read_kineto
 
 

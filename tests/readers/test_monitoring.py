@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from htagraph.errors import TraceFormatError
-from htagraph.lookup.sample_levels import sample_levels
+from htagraph.lookup.samples import sample_levels
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import EventTable
 from htagraph.model.recording import Attachment, Recording

@@ -11,8 +11,8 @@ import pytest
 
 from htagraph import load
 from htagraph.errors import QueryError, TraceFormatError, TraceNotFoundError
+from htagraph.readers.nsys.export import export_nsys
 from htagraph.readers.nsys.ranks import nsys_ranks
-from htagraph.readers.nsys.reports import export_nsys
 from tests.readers.nsys_files import NsysFile, simulated_file
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

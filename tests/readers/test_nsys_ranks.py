@@ -10,7 +10,7 @@ import pytest
 from htagraph import load
 from htagraph.errors import TraceError
 from htagraph.readers.nsys.ranks import nsys_ranks
-from htagraph.readers.rank_paths import file_and_part
+from htagraph.readers.storage import file_and_part
 from tests.readers.nsys_files import NsysFile, global_id
 
 

@@ -11,7 +11,7 @@ import htagraph as hg
 from htagraph.errors import TraceFormatError
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import Recording
-from htagraph.readers.perfetto.first_packet import is_perfetto
+from htagraph.readers.formats import is_perfetto
 from htagraph.readers.perfetto.reader import read_perfetto
 from tests.readers.perfetto_packets import (
     BEGIN,

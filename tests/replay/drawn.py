@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import htagraph as hg
-from htagraph.algorithms.retime import retime
+from htagraph.arrays.retime import retime
 from htagraph.model.kinds import EventKind
 from htagraph.replay.changes import Change
 from htagraph.replay.replay import Replay

@@ -12,9 +12,9 @@ import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.model.kinds import KernelClass
 from htagraph.replay.change_options import ChangeOptions, options_of
-from htagraph.replay.event_groups import of_class
+from htagraph.replay.changes import Balance, TokenSurplus
+from htagraph.replay.draft import of_class
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.replay.token_surplus import Balance, TokenSurplus
 from tests.replay.drawn import drawn, saved_us
 
 

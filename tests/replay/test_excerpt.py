@@ -9,10 +9,10 @@ import pytest
 
 import htagraph as hg
 from htagraph.explain.critical_path import critical_path
+from htagraph.findings.path import CriticalPath
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.dag import Dag
-from htagraph.path import CriticalPath
-from htagraph.queries.opportunities import trials_of
+from htagraph.queries.cost import trials_of
 from htagraph.replay.excerpt import LARGE, Excerpt, cut_out, excerpt_of
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

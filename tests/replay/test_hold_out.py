@@ -7,7 +7,7 @@ import json
 import pytest
 
 import htagraph as hg
-from htagraph.replay.hold_out import HoldOut, run_to_run_ns
+from htagraph.replay.rehearsal import HoldOut, run_to_run_ns
 from tests.synth.program import (
     Annotation,
     Launch,

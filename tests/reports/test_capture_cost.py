@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import htagraph as hg
-from htagraph.reports.capture_cost import CaptureCost, capture_cost
+from htagraph.reports.doctor import CaptureCost, capture_cost
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank

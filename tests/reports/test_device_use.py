@@ -7,7 +7,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.model.dag import Dag
-from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
+from htagraph.reports.markdown import losses_in_words, seems_busier, use_in_words
 from tests.queries.gridded import gridded
 
 

@@ -9,13 +9,13 @@ import pytest
 
 import htagraph as hg
 from htagraph import synth
-from htagraph.agents.desk import Desk
-from htagraph.agents.files import Root
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
 from htagraph.cli.main import main
 from htagraph.job.job import JOB_QUESTIONS
-from htagraph.questions import QUESTIONS
-from htagraph.reports.no_rows import EMPTY_ANSWERS, not_recorded
-from htagraph.trace import Trace
+from htagraph.queries.questions import QUESTIONS
+from htagraph.reports.answers import EMPTY_ANSWERS, not_recorded
+from htagraph.run.trace import Trace
 
 
 def test_each_question_says_what_an_empty_answer_means() -> None:

@@ -19,13 +19,13 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import OutputError, QueryError
-from htagraph.path import CriticalPath
+from htagraph.findings.path import CriticalPath
 from htagraph.reports.brief import next_question
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page import write_page
-from htagraph.reports.page.commands import Commands
 from htagraph.reports.page.html_tables import html_table, short_rule
-from htagraph.reports.page.rank_answers import answers_of
+from htagraph.reports.page.parts import Commands
+from htagraph.reports.page.sections import answers_of
 from htagraph.reports.summary import Summary
 from tests.hostile.cpu_time import cpu_seconds
 from tests.real_traces import case, located

@@ -11,10 +11,9 @@ import pytest
 import htagraph as hg
 from htagraph.findings.verdict import Verdict
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.commands import Commands
 from htagraph.reports.page.headline import first_screen, tiles
-from htagraph.reports.page.segment_details import learnt, segment_details
-from htagraph.reports.page.texts import Texts
+from htagraph.reports.page.panels import learnt, segment_details
+from htagraph.reports.page.parts import Commands, Texts
 from htagraph.reports.summary import Summary
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job

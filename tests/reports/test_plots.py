@@ -35,8 +35,8 @@ from htagraph.model.kinds import Bound, KernelClass
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
 from htagraph.reports import plots
+from htagraph.reports.plots.drawing import thin_line, thin_path
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS, new_figure
-from htagraph.reports.plots.thinning import thin_line, thin_path
 from tests.queries.gridded import gridded
 from tests.queries.recorded_shapes import Op, recorded
 

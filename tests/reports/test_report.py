@@ -11,7 +11,7 @@ import htagraph as hg
 from htagraph.cli.main import app_of
 from htagraph.errors import IncompleteTraceWarning, TraceError
 from htagraph.model.progress import Progress, listening
-from htagraph.reports import report_files
+from htagraph.reports import report
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
@@ -61,7 +61,7 @@ def test_a_report_on_a_job(job_folder, tmp_path, listed):
 
 def test_the_trace_of_many_ranks_has_those_that_matter(job_folder, tmp_path, monkeypatch):
     """Of two ranks, where one is the most: the one with most of the path; and that is said."""
-    monkeypatch.setattr(report_files, "MOST_RANKS", 1)
+    monkeypatch.setattr(report, "MOST_RANKS", 1)
     with pytest.warns(IncompleteTraceWarning, match=r"job\.pftrace has 1 of 2 ranks: those with"):
         found = hg.report(job_folder, tmp_path)
 
@@ -75,7 +75,7 @@ def test_the_trace_of_many_ranks_has_those_that_matter(job_folder, tmp_path, mon
 def test_the_trace_of_large_ranks_has_few_of_them(tmp_path, monkeypatch, *, whole, ranks):
     """The late rank and another one, or all if that is asked for."""
     simulate_job(training_job(ranks=3, straggler=2, delay_ns=9_000_000)).write(tmp_path / "job")
-    monkeypatch.setattr(report_files, "MOST_EVENTS", 1)
+    monkeypatch.setattr(report, "MOST_EVENTS", 1)
     found = hg.report(tmp_path / "job", tmp_path / "report", whole=whole)
 
     with pytest.raises(TraceError, match=ranks):

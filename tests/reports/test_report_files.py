@@ -8,8 +8,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import IncompleteTraceWarning
-from htagraph.path import CriticalPath
-from htagraph.reports.report_files import shown_in_perfetto
+from htagraph.findings.path import CriticalPath
+from htagraph.reports.report import shown_in_perfetto
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 

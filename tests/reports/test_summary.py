@@ -11,8 +11,7 @@ import htagraph as hg
 from htagraph.model.frames import STEP_SHARES
 from htagraph.reports.json_document import SCHEMA, VERSION, json_document
 from htagraph.reports.markdown import markdown_summary, markdown_table
-from htagraph.reports.step_shares import step_shares
-from htagraph.reports.summary import Summary
+from htagraph.reports.summary import Summary, step_shares
 from htagraph.synth import timeline
 from htagraph.writers.cells import human_frame
 from tests.findings.test_findings import full_device

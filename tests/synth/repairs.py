@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from htagraph.job.loading import load_job
-from htagraph.trace import Trace
+from htagraph.run.trace import Trace
 from tests.synth import rewriting
 from tests.synth.draw import Draw
 from tests.synth.program import JobProgram, Program

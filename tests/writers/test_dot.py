@@ -17,10 +17,10 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
-from htagraph.graph import TraceGraph
 from htagraph.lookup.attribution import track_labels
 from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.dot import graph_dot, path_dot
 from htagraph.writers.path_outline import Outline, PathBox
 from htagraph.writers.slide import HEIGHT, WIDTH, arranged

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
-from htagraph.writers.wire import (
+from htagraph.writers.slice_packets import (
     assemble,
     fixed64_field,
     message_field,

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.arrays import I32, I64, Bools
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.pairing import paired
 from htagraph.readers.kineto.compiled.scanner import MAX_DURATION_NS
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.header import MAX_TIME_NS
 from htagraph.readers.kineto.merging import Columns
 from htagraph.readers.repair_log import RepairLog
@@ -72,10 +72,7 @@ def cleaned(
 ) -> Columns:
     """The columns with complete events, instants and counters only.
 
-    Parameters
-    ----------
-    window : (int, int), unit=ns, optional
-        On the clock of the columns.
+    `window`: on the clock of the columns.
     """
     phase = columns.rows["phase"]
     keep = np.ones(len(phase), dtype=bool)

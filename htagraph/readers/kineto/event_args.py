@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from htagraph.errors import TraceError
 from htagraph.model.arrays import I32, I64
-from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.byte_stream import ByteStream
 from htagraph.readers.kineto.header import decoded
 
 _READ = 1 << 16
@@ -21,20 +21,12 @@ _READ = 1 << 16
 
 @dataclass(frozen=True)
 class ArgsIndex:
-    """The place of each event in the decompressed file.
+    """The place of each event in the decompressed file."""
 
-    Parameters
-    ----------
-    source : Path or bytes
-        The file, or its content; each call of `decode` reads it again.
-    offset : ndarray of shape (n_events,), dtype=int64, unit=byte
-        First byte of each event.
-    length : ndarray of shape (n_events,), dtype=int32, unit=byte
-    """
-
+    # The file, or its content; each call of `decode` reads it again
     source: Path | bytes = field(repr=False)
-    offset: I64
-    length: I32
+    offset: I64  # Of shape (n_events,). In byte. First byte of each event.
+    length: I32  # Of shape (n_events,). In byte.
 
     def raw(self, events: npt.ArrayLike) -> list[bytes]:
         """The bytes of events, as they are in the file.
@@ -77,6 +69,6 @@ def _decoded(raw: bytes) -> object:
     try:
         return decoded(raw)
     except ValueError:
-        from htagraph.readers.kineto.value_repair import repaired_text  # noqa: PLC0415  rarely needed
+        from htagraph.readers.kineto.worker import repaired_text  # noqa: PLC0415  rarely needed
 
         return decoded(repaired_text(raw))

@@ -10,10 +10,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from htagraph.model.arrays import I8, I32, U8
-from htagraph.model.categories import CRITICAL_PATH, FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind
+from htagraph.model.names import CRITICAL_PATH, FORWARD_BACKWARD, PROFILER_STEP
 from htagraph.model.recording import STACKS
-from htagraph.model.step_markers import PROFILER_STEP
 from htagraph.model.symbols import SymbolTable
 
 LAUNCH_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
@@ -108,19 +107,9 @@ def event_kinds(
 ) -> I8:
     """The kind of each event from its category and phase, and the names that overrule both.
 
-    Parameters
-    ----------
-    category, name : ndarray of shape (n_events,), dtype=int32
-        Codes of `symbols`.
-    phase : ndarray of shape (n_events,), dtype=uint8
-        The character ``ph``.
-    is_plain : bool
-        Whether the file is no PyTorch profile: its slices are operators.
-
-    Returns
-    -------
-    ndarray of shape (n_events,), dtype=int8
-        Codes of `EventKind`.
+    `category`, `name` of shape (n_events,): codes of `symbols`. `phase` of shape (n_events,): the
+    character ``ph``. `is_plain`: whether the file is no PyTorch profile: its slices are operators.
+    Codes of `EventKind`.
     """
     kind_of_symbol = np.array([_kind_of(text) for text in symbols.texts], dtype=np.int8)
     kinds: I8 = kind_of_symbol[category] if len(symbols) else np.empty(0, dtype=np.int8)

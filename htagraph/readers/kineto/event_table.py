@@ -1,7 +1,11 @@
-"""Columns of a file as the model's event table: kinds, times, streams and lanes."""
+"""Columns of a file as the model's event table: kinds, times, streams and lanes.
+
+Counters of a file (``ph: C``) as samples: one series per value of each counter.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,10 +16,12 @@ from htagraph.model.arrays import I8, I32, I64, Bools
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, codes
+from htagraph.model.recording import ArgsReader
+from htagraph.model.samples import SampleTable, Series
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.kineto.event_kinds import event_kinds
 from htagraph.readers.kineto.merging import Columns
-from htagraph.readers.kineto.scanned_parts import Id, canonical_id
+from htagraph.readers.kineto.worker import Id, canonical_id
 
 ABSENT = np.iinfo(np.int64).min
 _ON_STREAM = codes((*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_ANNOTATION))
@@ -44,12 +50,8 @@ def event_table(
 ) -> EventTable:
     """The event table of a file.
 
-    Parameters
-    ----------
-    columns : Columns
-        Cleaned: complete events, instants and counters only.
-    is_plain : bool
-        Whether the file is no PyTorch profile.
+    `columns`: cleaned: complete events, instants and counters only. `is_plain`: whether the file is
+    no PyTorch profile.
     """
     rows, sparse = columns.rows, dict(columns.sparse)
     symbols = SymbolTable(tuple(columns.symbols))
@@ -184,3 +186,54 @@ def _text(value: object) -> str:
 
 def _index(value: object) -> int:
     return value if isinstance(value, int) and abs(value) < 1 << 63 else 0
+
+
+_INSTRUMENT = "trace counter"
+
+
+def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, int]:
+    """Samples of the counters of a trace.
+
+    `samples`: series are named after counter and value, and after the process if several count.
+    `n_left_out`: values that are not numbers.
+    """
+    rows = np.flatnonzero(events.kind == EventKind.COUNTER)
+    if not len(rows):
+        return SampleTable(), 0
+    texts, lanes = events.symbols.texts, events.lanes
+    lane_of = events.lane[rows].tolist()
+    several = len({lanes.pid[lane] for lane in lane_of}) > 1
+    n_left_out = 0
+    points: dict[str, tuple[list[int], list[float]]] = {}
+    for ts_ns, name, lane, values in zip(
+        events.ts_ns[rows].tolist(),
+        events.name[rows].tolist(),
+        lane_of,
+        args.decode(rows),
+        strict=True,
+    ):
+        where = f" ({lanes.process[lane] or lanes.pid[lane]})" if several else ""
+        for key, value in values.items():
+            number = _number(value)
+            if math.isfinite(number):
+                label = texts[name] if len(values) == 1 else f"{texts[name]}: {key}"
+                times, numbers = points.setdefault(label + where, ([], []))
+                times.append(ts_ns)
+                numbers.append(number)
+            else:
+                n_left_out += 1
+    samples = SampleTable.of(
+        [
+            (Series(name, instrument=_INSTRUMENT), times, numbers)
+            for name, (times, numbers) in points.items()
+        ]
+    )
+    return samples, n_left_out
+
+
+def _number(value: object) -> float:
+    """A value as a float, NaN if it is no number or too large."""
+    try:
+        return float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return math.nan

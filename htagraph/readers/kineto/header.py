@@ -12,9 +12,9 @@ import msgspec
 
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.recording import MAX_RANKS
-from htagraph.readers.kineto.defects import Defect
-from htagraph.readers.rank_paths import rank_in_name
+from htagraph.readers.defects import Defect
 from htagraph.readers.repair_log import RepairLog
+from htagraph.readers.storage import rank_in_name
 
 MAX_TIME_NS = (1 << 62) - 1
 """Largest absolute time of a trace, 146 years: sums of two such times fit in int64."""
@@ -28,13 +28,7 @@ quadratic in the number of digits, and Python 3.11 refuses more than 4,300."""
 
 
 def decoded(raw: bytes) -> object:
-    """The value of JSON bytes; an integer of very many digits stays text.
-
-    Raises
-    ------
-    ValueError
-        If the bytes are not JSON.
-    """
+    """The value of JSON bytes; an integer of very many digits stays text."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from htagraph.model.arrays import I32, I64
 from htagraph.model.recording import OUTSIDE
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
-from htagraph.readers.kineto.scanned_parts import ROW_FIELDS, Id, Part, Texts, added
+from htagraph.readers.kineto.worker import ROW_FIELDS, Id, Part, Texts, added
 from htagraph.readers.repair_log import merge_counts, new_counts
 
 _Any = TypeVar("_Any", str, tuple[Id, Id])
@@ -25,27 +25,16 @@ _Any = TypeVar("_Any", str, tuple[Id, Id])
 
 @dataclass
 class Columns:
-    """All events of a file, in file order and with the file's own times.
+    """All events of a file, in file order and with the file's own times."""
 
-    Parameters
-    ----------
-    rows : dict of str to ndarray
-        By name of `ROW_FIELDS`.
-    flows : ndarray of shape (5, n), dtype=int64
-        ts, id, lane, phase, category.
-    skipped : dict of str to int
-        By category, or reason.
-    n_bytes : dict of str to int, unit=byte
-        Of all events by category, skipped or not.
-    """
-
-    rows: dict[str, npt.NDArray[Any]]
-    flows: I64
+    rows: dict[str, npt.NDArray[Any]]  # By name of `ROW_FIELDS`
+    flows: I64  # Of shape (5, n). ts, id, lane, phase, category.
     sparse: dict[str, tuple[I64, npt.NDArray[Any]]]
     symbols: list[str]
     lanes: list[tuple[Id, Id]]
     lists: list[str] = field(default_factory=list)
-    skipped: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)  # By category, or reason
+    # Of all events by category, skipped or not
     n_bytes: dict[str, int] = field(default_factory=dict)
 
     def known(self) -> tuple[list[str], list[tuple[Id, Id]], list[str]]:
@@ -84,10 +73,7 @@ class _Growing:
 class Assembly:
     """Takes parts in file order, and merges them into columns at the end.
 
-    Parameters
-    ----------
-    share : callable, optional
-        How much of the file is read, above 0 and up to 1: columns get room for the rest.
+    `share`: how much of the file is read, above 0 and up to 1: columns get room for the rest.
     """
 
     def __init__(self, share: Callable[[], float] = lambda: 1.0) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from htagraph.model.arrays import U8
-from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.byte_stream import ByteStream
 from htagraph.readers.kineto.compiled.lexer import PADDING, last_boundary
 
 BLOCK = 1 << 21
@@ -29,20 +29,12 @@ _NO_SPACE = re.compile(rb"[^ \t\r\n]")
 
 @dataclass
 class Piece:
-    """Consecutive bytes of a file, followed by zero bytes.
-
-    Parameters
-    ----------
-    origin : int
-        Offset of the first byte in the file.
-    is_last : bool
-        Whether the file ends with it.
-    """
+    """Consecutive bytes of a file, followed by zero bytes."""
 
     buf: U8
     n_bytes: int
-    origin: int
-    is_last: bool
+    origin: int  # Offset of the first byte in the file
+    is_last: bool  # Whether the file ends with it
 
     def text(self, start: int = 0, end: int | None = None) -> bytes:
         """Some of the bytes."""

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from htagraph.errors import TraceFormatError
 from htagraph.model.arrays import I64
 from htagraph.model.recording import STACKS, Origin, Recording
+from htagraph.readers.byte_stream import ByteStream
+from htagraph.readers.defects import Defect
 from htagraph.readers.event_filter import EventFilter
-from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.cleaning import cleaned
 from htagraph.readers.kineto.compiled.scanner import (
     KEEP,
@@ -22,11 +23,9 @@ from htagraph.readers.kineto.compiled.scanner import (
     Rules,
     new_rules,
 )
-from htagraph.readers.kineto.counter_samples import counter_samples
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_args import ArgsIndex
 from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS, is_plain
-from htagraph.readers.kineto.event_table import event_table
+from htagraph.readers.kineto.event_table import counter_samples, event_table
 from htagraph.readers.kineto.header import (
     MAX_TIME_NS,
     base_time_of,
@@ -38,9 +37,8 @@ from htagraph.readers.kineto.header import (
 )
 from htagraph.readers.kineto.merging import Assembly, Columns
 from htagraph.readers.kineto.pieces import PieceStream
-from htagraph.readers.kineto.scanned_parts import Part
 from htagraph.readers.kineto.trace_document import Document
-from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.kineto.worker import Part, Worker
 from htagraph.readers.repair_log import RepairLog
 
 _THREADS = 2
@@ -68,19 +66,8 @@ def read_kineto(
 ) -> Recording:
     """The recording in a Kineto file, repaired where the file is broken; see `htagraph.load`.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The file or its content: JSON, or gzip of it, whatever its name.
-    window : (int, int), unit=ns, optional
-        On the clock of ``ts_ns``.
-
-    Examples
-    --------
-    >>> kernel = b'{"ph": "X", "cat": "kernel", "name": "k", "tid": 7, "ts": 1.5, "dur": 2}'
-    >>> recording = read_kineto(b"[" + kernel + b"]")
-    >>> recording.events.ts_ns.tolist(), recording.events.dur_ns.tolist(), recording.rank_source
-    ([1500], [2000], 'default')
+    `source`: the file or its content: JSON, or gzip of it, whatever its name. `window`: on the
+    clock of ``ts_ns``.
     """
     return load_file(source, EventFilter(stacks, categories, window))
 
@@ -128,10 +115,7 @@ def recording_of(
 ) -> Recording:
     """The recording of what was read; uses up its columns.
 
-    Parameters
-    ----------
-    window : (int, int), unit=ns, optional
-        On the clock of the file.
+    `window`: on the clock of the file.
     """
     metadata, columns = found.metadata, found.columns
     base_time_ns = base_time_of(metadata, log)
@@ -201,14 +185,9 @@ def scanned(
 ) -> Mapping[str, Any]:
     """Scan a file, and close it; its header.
 
-    Parameters
-    ----------
-    window : (int, int), unit=ns
-        On the clock of the file, without its base time.
-    keep, since
-        As of `Document`.
-    notes_all : bool
-        Whether a part holds the bytes of all events, not only of metadata events.
+    `window`: on the clock of the file, without its base time. `keep`, `since`: as of
+    `Document`. `notes_all`: whether a part holds the bytes of all events, not only of metadata
+    events.
     """
     with closing(stream):
         worth_threads = stream.n_compressed >= _THREADS_FROM

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from htagraph.model.recording import Repair
+from htagraph.readers.byte_stream import ByteStream
+from htagraph.readers.defects import Defect
 from htagraph.readers.event_filter import EventFilter
-from htagraph.readers.kineto.byte_stream import ByteStream
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.reader import EVERYTHING, scanned
 from htagraph.readers.repair_log import RepairLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from htagraph.readers.kineto.scanned_parts import Part
+    from htagraph.readers.kineto.worker import Part
 
 _OF_TIMES = (
     Defect.NUMBER_AS_TEXT,
@@ -45,23 +45,7 @@ def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, .
 
     Valid events are copied byte for byte. Left for the reader to handle: begins and ends without
     their other half, events at time 0 or out of range, ids beyond 64 bits, header numbers.
-
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The broken file, or its content.
-    file : BinaryIO
-        Open for writing.
-
-    Examples
-    --------
-    >>> import io
-    >>> out = io.BytesIO()
-    >>> torn = b'[{"ph": "X", "name": "a "quoted" one", "pid": 1, "tid": 1, "ts": 1, "dur": inf},'
-    >>> [repair.kind for repair in repair_kineto(torn, out)]
-    ['raw quote', 'not a number', 'open list', 'no duration']
-    >>> json.loads(out.getvalue())["traceEvents"][0]["name"]
-    'a "quoted" one'
+    `source`: the broken file, or its content. `file`: open for writing.
     """
     log = RepairLog(Defect)
     writer = _Writer(file, log)

@@ -18,14 +18,12 @@ import numpy as np
 
 from htagraph.errors import TraceFormatError, TraceLimitError
 from htagraph.model.arrays import I64
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING, TOO_DEEP, value_end
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.pieces import Piece, PieceStream
-from htagraph.readers.kineto.scanned_parts import Part
-from htagraph.readers.kineto.value_repair import MARGIN, REPAIRED, Repairer, before_own_key
-from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.kineto.worker import MARGIN, REPAIRED, Part, Repairer, Worker, before_own_key
 from htagraph.readers.repair_log import RepairLog
 
 MAX_VALUE = 1 << 26
@@ -80,14 +78,9 @@ _FOREIGN = {
 class Document:
     """One pass over a file: passes on the event list part by part, and collects the header keys.
 
-    Parameters
-    ----------
-    new_workers : callable
-        Returns workers: one thread each; a single one works in the calling thread.
-    keep : callable
-        Called with each part of the event list, in order; if it returns true, new workers go on.
-    since : (int, ndarray)
-        Where to go on in the first event list, if it was read before, and the repairs up to there.
+    `new_workers`: one thread each; a single one works in the calling thread. `keep`: called with
+    each part of the event list, in order; if it returns true, new workers go on. `since`: where to
+    go on in the first event list, if it was read before, and the repairs up to there.
     """
 
     def __init__(

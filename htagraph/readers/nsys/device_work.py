@@ -9,8 +9,7 @@ import numpy as np
 from htagraph.model.arrays import I32, I64
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.export import ABSENT, Export, Process
-from htagraph.readers.nsys.numbered_names import enumeration
-from htagraph.readers.nsys.table_rows import ReadState, TableRows, Values
+from htagraph.readers.nsys.table_rows import ReadState, TableRows, Values, enumeration
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY"

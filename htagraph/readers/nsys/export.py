@@ -1,25 +1,30 @@
-"""An SQLite export of Nsight Systems: opened read-only, its tables as columns."""
+"""An SQLite export of Nsight Systems: opened read-only, its tables as columns.
+
+Recognises files of Nsight Systems, and exports reports.
+"""
 
 from __future__ import annotations
 
 import itertools
-import sqlite3
+import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from sqlite3 import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from htagraph.errors import TraceFormatError
 from htagraph.model.arrays import I64
-from htagraph.readers.content import content_of
-from htagraph.readers.kineto.byte_stream import GZIP_MAGIC
-from htagraph.readers.other_formats import FROM_ROCM
-from htagraph.readers.storage import not_found
+from htagraph.readers.byte_stream import GZIP_MAGIC, content_of, first_bytes
+from htagraph.readers.formats import FROM_ROCM
+from htagraph.readers.storage import SQLITE, file_of, is_remote, not_found, url_of
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 ABSENT = np.iinfo(np.int64).min
 """Value of a cell that is NULL or no number, or of a column that the file lacks."""
@@ -102,12 +107,8 @@ class Export:
     def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
         """Columns of integers, in table order.
 
-        Parameters
-        ----------
-        table : str
-            An existing one.
-        wanted : tuple of str
-            Names of columns; those that the table lacks are `ABSENT` throughout.
+        `table`: an existing one. `wanted`: names of columns; those that the table lacks are
+        `ABSENT` throughout.
         """
         there = [name for name in wanted if name in self.columns[table]]
         if not there:
@@ -132,6 +133,8 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
 
     SQLite's errors become a TraceFormatError, also those of queries inside the context.
     """
+    import sqlite3  # noqa: PLC0415  deferred: few need it
+
     path = None if isinstance(source, bytes) else Path(source)
     with ExitStack() as stack:
         try:
@@ -188,6 +191,8 @@ def _checked(path: Path) -> bytes | None:
 
 
 def _in_memory(content: bytes, path: Path | None) -> Connection:
+    import sqlite3  # noqa: PLC0415  deferred: few need it
+
     connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(content)
@@ -198,3 +203,82 @@ def _in_memory(content: bytes, path: Path | None) -> Connection:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
+
+
+_REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
+_LAST_WORDS = 300
+"""Characters of nsys' output that an error quotes (chosen)."""
+
+
+def is_nsys(source: str | Path | bytes) -> bool:
+    """Whether a source is any SQLite file, or a report that is not exported yet."""
+    if not isinstance(source, bytes):
+        source = file_of(Path(source))
+        if is_report(source):
+            return True
+    return first_bytes(source, 1 << 12).startswith(SQLITE)
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a report, by its name."""
+    return path.name.endswith(_REPORT_SUFFIXES)
+
+
+def export_of(path: Path) -> Path:
+    """Where the export of a report is written: next to it."""
+    return path.with_suffix(".sqlite")
+
+
+def _export_command(path: Path) -> list[str]:
+    return ["nsys", "export", "--type", "sqlite", "--output", str(export_of(path)), str(path)]
+
+
+def refuse_remote(path: Path) -> None:
+    """Raise if a file is remote: SQLite only reads local files."""
+    if is_remote(path):
+        raise TraceFormatError(
+            "an SQLite export must be on a local disk.",
+            path=url_of(path),
+            hint="copy it to this machine.",
+        )
+
+
+def refuse_report(path: Path) -> None:
+    """Raise if a file is a report: its format is not public, but `nsys` can export it."""
+    if not is_report(path):
+        return
+    if not path.exists():
+        raise not_found(path)
+    here = "nsys is on this machine" if shutil.which("nsys") else "where nsys is installed"
+    raise TraceFormatError(
+        "only nsys can read reports of Nsight Systems; htagraph reads its SQLite exports.",
+        path=path,
+        hint=f"{here}: `{shlex.join(_export_command(path))}`",
+    )
+
+
+def export_nsys(path: str | Path) -> Path:
+    """Export a report as SQLite with the `nsys` of this machine; the file is next to the report."""
+    import subprocess  # noqa: PLC0415
+
+    path = Path(path)
+    if not path.exists():
+        raise not_found(path)
+    command = _export_command(path)
+    program = shutil.which("nsys")
+    if program is None:
+        raise TraceFormatError(
+            "nsys is not on this machine.",
+            path=path,
+            hint=f"where it is: `{shlex.join(command)}`",
+        )
+    done = subprocess.run([program, *command[1:]], capture_output=True, check=False, text=True)  # noqa: S603
+    export = export_of(path)
+    if done.returncode or not export.is_file():
+        output = (done.stderr or done.stdout).strip()[-_LAST_WORDS:]
+        raise TraceFormatError(
+            f"`{shlex.join(command)}` failed ({done.returncode}): {output}",
+            path=path,
+            hint="an nsys older than the one that recorded cannot read its reports.",
+        )
+    return export

@@ -10,10 +10,16 @@ from typing import Any
 
 from htagraph.model.recording import MAX_RANKS
 from htagraph.readers.nsys.device_work import DEVICE_TABLES
-from htagraph.readers.nsys.export import NUMBERED_TEXTS, TIDS, Export, Process, opened
-from htagraph.readers.nsys.numbered_names import named
-from htagraph.readers.nsys.reports import refuse_report
-from htagraph.readers.rank_paths import file_of, rank_in_name
+from htagraph.readers.nsys.export import (
+    NUMBERED_TEXTS,
+    TIDS,
+    Export,
+    Process,
+    opened,
+    refuse_report,
+)
+from htagraph.readers.nsys.table_rows import named
+from htagraph.readers.storage import file_of, rank_in_name
 
 _HOST_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API")
 _MAX_DEVICE = (1 << 31) - 1
@@ -22,33 +28,22 @@ _MAX_DEVICE = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class NsysRank:
-    """A rank of an export: one process.
-
-    Parameters
-    ----------
-    rank_source : str
-        ``NCCL`` (its ranges, exported with ``--include-json``), ``order of devices``, ``order of
-        processes``; of an only rank ``file name`` or ``default``.
-    process : str
-        Name of the process.
-    devices : tuple of int
-        Devices that its work runs on.
-    start_ns, end_ns : int, unit=ns
-        First start and last end since 1970, of its device work or else of its calls and ranges.
-    global_id : int
-        Its id in the export.
-    """
+    """A rank of an export: one process."""
 
     rank: int
+    # ``NCCL`` (its ranges, exported with ``--include-json``), ``order of devices``, ``order of
+    # processes``; of an only rank ``file name`` or ``default``
     rank_source: str
     world_size: int | None
     pid: int
-    process: str
+    process: str  # Name of the process
     host: str
-    devices: tuple[int, ...]
+    devices: tuple[int, ...]  # Devices that its work runs on
+    # start_ns, end_ns: first start and last end since 1970, of its device work or else of its calls
+    # and ranges
     start_ns: int
     end_ns: int
-    global_id: int
+    global_id: int  # Its id in the export
 
 
 def nsys_ranks(path: str | Path | bytes) -> list[NsysRank]:

@@ -1,4 +1,9 @@
-"""The Nsight Systems reader: an SQLite export in, the recording of one rank out."""
+"""The Nsight Systems reader: an SQLite export in, the recording of one rank out.
+
+Devices of an export: names and limits, their numbers in a process, and sampled counters.
+
+Counters are those of ``nsys profile --gpu-metrics-devices``.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +13,132 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from htagraph.errors import TraceError, TraceFormatError
+from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import FlowTable
 from htagraph.model.progress import counted
 from htagraph.model.recording import Origin, Recording
+from htagraph.model.samples import SampleTable, Series
+from htagraph.model.units import apart_from_unit
 from htagraph.readers.event_filter import EventFilter, filtered
-from htagraph.readers.nsys import device_work, host_calls, ranges, waits
-from htagraph.readers.nsys.devices import METRICS, devices_of, gpu_metrics
-from htagraph.readers.nsys.export import Export, Process, opened
+from htagraph.readers.nsys import device_work, host
+from htagraph.readers.nsys.export import Export, Process, opened, refuse_remote, refuse_report
 from htagraph.readers.nsys.ranks import NsysRank, base_time_ns, ranks_of
-from htagraph.readers.nsys.reports import refuse_remote, refuse_report
 from htagraph.readers.nsys.table_rows import ReadState, TableRows, event_table, last_end
-from htagraph.readers.rank_paths import file_and_part, rank_in_name
+from htagraph.readers.storage import file_and_part, rank_in_name
+
+_GPUS = "TARGET_INFO_GPU"
+_OF_PROCESS = "TARGET_INFO_CUDA_DEVICE"
+
+METRICS = "GPU_METRICS"
+_NAMES = "TARGET_INFO_GPU_METRICS"
+_INSTRUMENT = "nsys GPU metrics"
+_GPU_BITS = 0xFF
+"""Bits of `typeId` that are the GPU."""
+
+_LIMITS = {
+    "n_sms": "smCount",
+    "warp_size": "threadsPerWarp",
+    "blocks_per_sm": "maxBlocksPerSm",
+    "registers_per_sm": "maxRegistersPerSm",
+    "shared_memory_per_sm": "maxShmemPerSm",
+    "memory_bytes": "totalMemory",
+    "compute_major": "computeMajor",
+    "compute_minor": "computeMinor",
+    "warps": "maxWarpsPerSm",
+}
+"""Columns by field of `DeviceProperties`; warps become its threads."""
+
+
+def _device_of_gpu(export: Export, process: Process) -> dict[int, int]:
+    """CUDA's number of each device in a process, by its number in the export."""
+    if export.has(_OF_PROCESS, "gpuId", "cudaId", "pid"):
+        sql = f"SELECT gpuId, cudaId FROM {_OF_PROCESS} WHERE pid = ?"  # noqa: S608 - own name
+        if rows := export.rows(sql, (process.pid,)):
+            return dict(rows)
+    if export.has(_GPUS, "id", "cuDevice"):
+        return dict(export.rows(f"SELECT id, cuDevice FROM {_GPUS}"))  # noqa: S608
+    return {}
+
+
+def devices_of(export: Export, process: Process) -> tuple[DeviceProperties, ...]:
+    """The devices that an export describes, as the process numbers them."""
+    if not export.has(_GPUS, "id", "name"):
+        return ()
+    numbers = _device_of_gpu(export, process)
+    wanted = {name: column for name, column in _LIMITS.items() if column in export.columns[_GPUS]}
+    columns = ", ".join(["id", "name", *wanted.values()])
+    found = {}
+    for gpu, name, *values in export.rows(f"SELECT {columns} FROM {_GPUS}"):  # noqa: S608
+        device = numbers.get(gpu, gpu)
+        if not isinstance(device, int) or (numbers and gpu not in numbers):
+            continue
+        limits = {
+            limit: value
+            for limit, value in zip(wanted, values, strict=True)
+            if isinstance(value, int)
+        }
+        threads = limits.pop("warps", 0) * limits.get("warp_size", 0)
+        found[device] = DeviceProperties(device, str(name), threads_per_sm=threads, **limits)
+    return tuple(found[device] for device in sorted(found))
+
+
+def gpu_metrics(
+    export: Export, process: Process, used: frozenset[int], base_time_ns: int, state: ReadState
+) -> SampleTable:
+    """Samples of the devices that a process uses.
+
+    `used`: its devices.
+    """
+    wanted = ("timestamp", "typeId", "metricId", "value")
+    if not export.has(METRICS, *wanted):
+        state.skip(METRICS, export.count(METRICS) if export.has(METRICS) else 0)
+        return SampleTable()
+    found = state.with_times(export.integers(METRICS, wanted), "timestamp")
+    names = _metric_names(export)
+    devices = _device_of_gpu(export, process)
+    parts = []
+    sources, of_source = np.unique(found["typeId"], return_inverse=True)
+    metrics, of_metric = np.unique(found["metricId"], return_inverse=True)
+    pairs, places = np.unique(of_source * len(metrics) + of_metric, return_inverse=True)
+    for position, pair in enumerate(pairs.tolist()):
+        source, metric = int(sources[pair // len(metrics)]), int(metrics[pair % len(metrics)])
+        rows = np.flatnonzero(places == position)
+        gpu = source & _GPU_BITS
+        device = devices.get(gpu, gpu)
+        if device not in used:
+            state.skip("GPU_METRICS of other devices", len(rows))
+            continue
+        text = names.get((source, metric), f"metric {metric}")
+        name, unit = apart_from_unit(text, "[]")
+        series = Series(name, unit.removeprefix("Throughput "), device, _INSTRUMENT)
+        parts.append((series, found["timestamp"][rows] + base_time_ns, found["value"][rows]))
+    return SampleTable.of(parts)
+
+
+def _metric_names(export: Export) -> dict[tuple[int, int], str]:
+    if not export.has(_NAMES, "typeId", "metricId", "metricName"):
+        return {}
+    rows = export.rows(f"SELECT typeId, metricId, metricName FROM {_NAMES}")  # noqa: S608
+    return {(source, metric): str(name) for source, metric, name in rows}
+
 
 _READ: dict[str, Callable[[Export, Process, ReadState], TableRows]] = {
-    host_calls.CALLS: host_calls.api_calls,  # first: waits and os_calls refer to them
+    host.CALLS: host.api_calls,  # first: waits and os_calls refer to them
     device_work.KERNELS: device_work.kernels,
     device_work.COPIES: device_work.copies,
     device_work.FILLS: device_work.fills,
     device_work.GRAPHS: device_work.graph_launches,
-    waits.WAITS: waits.waits,
-    host_calls.OS_TABLE: host_calls.os_calls,
-    ranges.RANGES: ranges.ranges,
-    **{table: partial(host_calls.overhead, table=table) for table in host_calls.OVERHEAD_TABLES},
+    host.WAITS: host.waits,
+    host.OS_TABLE: host.os_calls,
+    host.RANGES: host.ranges,
+    **{table: partial(host.overhead, table=table) for table in host.OVERHEAD_TABLES},
 }
 """Tables of events, and what reads them."""
 
-_NO_EVENTS = (waits.RECORDS, METRICS)
+_NO_EVENTS = (host.RECORDS, METRICS)
 """Tables that are read, but not as events."""
 
 _TIMES = frozenset({"start", "timestamp", "rawTimestamp"})
@@ -69,15 +173,9 @@ def read_nsys(
 ) -> Recording:
     """The recording of one rank in an SQLite export of Nsight Systems; see `htagraph.load`.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The export or its content. Of an export with several ranks, a path below the file names one:
-        ``run.sqlite/rank-1``.
-    stacks : bool
-        No effect: exports have no Python frames.
-    window : (int, int), unit=ns, optional
-        On the clock of ``ts_ns``.
+    `source`: the export or its content. Of an export with several ranks, a path below the file
+    names one: ``run.sqlite/rank-1``. `stacks`: no effect: exports have no Python frames. `window`:
+    on the clock of ``ts_ns``.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file = "", source
@@ -148,10 +246,10 @@ def _recording(
     last_ns = last_end(list(parts.values()))
     sound = {table: state.with_sound_times(part, last_ns) for table, part in parts.items()}
     flows = FlowTable()
-    if ranges.RANGES in sound:
+    if host.RANGES in sound:
         tables = list(sound)
-        first = sum(len(sound[table]) for table in tables[: tables.index(ranges.RANGES)])
-        flows = ranges.backward_flows(sound[ranges.RANGES], first, base_ns, state)
+        first = sum(len(sound[table]) for table in tables[: tables.index(host.RANGES)])
+        flows = host.backward_flows(sound[host.RANGES], first, base_ns, state)
     metrics = gpu_metrics(export, process, frozenset(rank.devices), base_ns, state)
     events = replace(
         event_table(list(sound.values()), base_ns, state),

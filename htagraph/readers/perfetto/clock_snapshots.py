@@ -72,10 +72,7 @@ class Clocks:
     def times(self, scan: Scan, clock: I64, log: RepairLog) -> I64:
         """The time of each packet by the trace clock; -1 for none, and for one beyond 146 years.
 
-        Parameters
-        ----------
-        clock : ndarray of shape (n,), dtype=int64
-            Clock of each packet, 0 for the trace clock.
+        `clock`: clock of each packet, 0 for the trace clock.
         """
         out = np.full(len(scan.ts), -1, dtype=np.int64)
         timed = np.flatnonzero(scan.what & HAS_TIME)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from htagraph.model.damage import DamageKind
+from htagraph.model.recording import DamageKind
 from htagraph.readers import repair_log
 
 

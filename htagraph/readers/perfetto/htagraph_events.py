@@ -20,8 +20,8 @@ from htagraph.model.events import (
     SparseColumn,
 )
 from htagraph.model.kinds import EventKind
+from htagraph.model.perfetto_fields import COMPUTED, FIELD, Supplement
 from htagraph.model.samples import SampleTable, Series
-from htagraph.model.supplement import COMPUTED, FIELD, Supplement
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.event_filter import taken
 from htagraph.readers.kineto.event_kinds import event_kinds
@@ -40,21 +40,13 @@ _FLOW_COLUMNS = ("ts_ns", "id", "lane", "phase", "category", "event")
 
 @dataclass(frozen=True)
 class WrittenRank:
-    """The checked supplement of one rank.
+    """The checked supplement of one rank."""
 
-    Parameters
-    ----------
-    sequence : int
-        Of its packets.
-    columns : mapping of str to ndarray of dtype=int64
-    tracks, lane : ndarray of shape (n,), dtype=int64
-        Bits of uuids, ascending, and the lane of each.
-    """
-
-    sequence: int
+    sequence: int  # Of its packets
     facts: Mapping[str, Any]
     columns: Mapping[str, I64]
     lanes: LaneTable
+    # tracks, lane: bits of uuids, ascending, and the lane of each
     tracks: I64
     lane: I64
     devices: tuple[DeviceProperties, ...]
@@ -62,13 +54,7 @@ class WrittenRank:
 
     @classmethod
     def of(cls, sequence: int, packed: bytes) -> WrittenRank:
-        """The supplement of a sequence.
-
-        Raises
-        ------
-        ValueError
-            If it is damaged.
-        """
+        """The supplement of a sequence."""
         found = Supplement.unpacked(packed)
         facts, columns = found.facts, found.columns
         try:
@@ -145,15 +131,7 @@ def supplements(found: TraceContent) -> list[WrittenRank]:
 def htagraph_events(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) -> EventTable:
     """The events of one rank as they were recorded.
 
-    Parameters
-    ----------
-    others : list of WrittenRank
-        Other ranks in the file, whose events are counted as skipped.
-
-    Raises
-    ------
-    ValueError
-        If numbers are invalid.
+    `others`: other ranks in the file, whose events are counted as skipped.
     """
     chosen = _chosen(found, own, others)
     order, fits = _order(found, own, len(chosen))

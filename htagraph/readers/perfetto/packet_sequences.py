@@ -70,10 +70,7 @@ class _State:
 class Sequences:
     """The states of all sequences of a trace.
 
-    Attributes
-    ----------
-    specials : list of (int, message)
-        Rows and packets that are not only events: descriptors, clocks, supplements.
+    `specials`: rows and packets that are not only events: descriptors, clocks, supplements.
     """
 
     def __init__(self, file: Scanned, log: RepairLog, symbols: Symbols) -> None:
@@ -157,19 +154,8 @@ class Sequences:
     def texts(self, table: str, packets: I64, numbers: I64) -> I64:
         """Symbols of texts that packets refer to.
 
-        Parameters
-        ----------
-        table : str
-            Field of ``InternedData``.
-        packets : ndarray of shape (n,), dtype=int64
-            Rows of the packets.
-        numbers : ndarray of shape (n,), dtype=int64
-            As in `Scan`; 0 for none.
-
-        Returns
-        -------
-        ndarray of shape (n,), dtype=int64
-            0 (the empty text) for none.
+        `table`: field of ``InternedData``. `packets`: rows of the packets. `numbers`: as in `Scan`;
+        0 for none. 0 (the empty text) for none.
         """
         out = np.zeros(len(numbers), dtype=np.int64)
         for row in np.flatnonzero(numbers < 0).tolist():

@@ -12,8 +12,8 @@ import numpy as np
 from htagraph.errors import TraceLimitError
 from htagraph.model.arrays import I64
 from htagraph.model.perfetto_fields import PACKET_COMPRESSED_PACKETS, PACKET_ZSTD_COMPRESSED_PACKETS
-from htagraph.readers.kineto import defects as kineto_defects
-from htagraph.readers.kineto.byte_stream import MAX_RATIO, RATIO_FROM, ByteStream
+from htagraph.readers import defects as kineto_defects
+from htagraph.readers.byte_stream import MAX_RATIO, RATIO_FROM, ByteStream
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.scan import BAD, Room, Scan
 from htagraph.readers.repair_log import RepairLog
@@ -28,10 +28,7 @@ _COMPRESSED = (PACKET_COMPRESSED_PACKETS, PACKET_ZSTD_COMPRESSED_PACKETS)
 class Scanned:
     """A scanned trace.
 
-    Attributes
-    ----------
-    container : RepairLog
-        Defects of the gzip file.
+    `container`: defects of the gzip file.
     """
 
     def __init__(self, data: bytes | bytearray, found: Scan, container: RepairLog) -> None:

@@ -20,11 +20,9 @@ from htagraph.readers.perfetto.htagraph_events import WrittenRank, htagraph_even
 from htagraph.readers.perfetto.packet_sequences import Sequences, Symbols
 from htagraph.readers.perfetto.packets import scanned
 from htagraph.readers.perfetto.scan import Scan
-from htagraph.readers.perfetto.slice_pairs import find_slices
-from htagraph.readers.perfetto.trace_content import TraceContent
-from htagraph.readers.perfetto.track_descriptors import Tracks
-from htagraph.readers.rank_paths import file_and_part, rank_in_name
+from htagraph.readers.perfetto.trace_content import TraceContent, Tracks, find_slices
 from htagraph.readers.repair_log import RepairLog
+from htagraph.readers.storage import file_and_part, rank_in_name
 
 _MOST_NAMED = 4
 """Kinds of packets that an error lists (chosen)."""
@@ -39,18 +37,9 @@ def read_perfetto(
 ) -> Recording:
     """The recording in a Perfetto trace; see `htagraph.load`.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The file or its content: protobuf, or gzip of it. Of a file by htagraph with several ranks,
-        a path below it names one: ``job.pftrace/rank-1``.
-    window : (int, int), unit=ns, optional
-        On the clock of ``ts_ns``.
-
-    Returns
-    -------
-    Recording
-        Of a file with several runs, the first; the events of others are counted in `skipped`.
+    `source`: the file or its content: protobuf, or gzip of it. Of a file by htagraph with several
+    ranks, a path below it names one: ``job.pftrace/rank-1``. `window`: on the clock of ``ts_ns``.
+    Of a file with several runs, the first; the events of others are counted in `skipped`.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file, path = "", source, None

@@ -12,9 +12,8 @@ from htagraph.model.frames import SHAPE_DIFF, STEP_DIFF
 from htagraph.model.kinds import bound_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
-from htagraph.reports.page.html_file import resource, write_html
 from htagraph.reports.page.html_tables import html_table, short_rule
-from htagraph.reports.page.legend import legend, mark
+from htagraph.reports.page.parts import legend, mark, resource, write_html
 
 _N_BOUNDS = 9
 """Bounds with a bar of their own; the others share one: chosen."""
@@ -25,13 +24,7 @@ _N_STEPS = 40
 
 
 def write_diff_page(out: str | Path, found: RunDiff) -> Path:
-    """Write a comparison as one HTML file that loads nothing else.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    """
+    """Write a comparison as one HTML file that loads nothing else."""
     sides = zip(("before", "after"), found.facts, strict=True)
     facts = [f"<b>{side}</b> {escape(line)}" for side, line in sides]
     facts += [escape(found.details)] if found.details else []

@@ -1,9 +1,13 @@
-"""The HTML document: verdict, sections, styles and scripts in one file that needs no network."""
+"""The HTML document: verdict, sections, styles and scripts in one file that needs no network.
+
+Sections and panels as HTML.
+"""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from html import escape, unescape
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
@@ -13,26 +17,76 @@ import numpy as np
 import pandas as pd
 from isal import igzip
 
+from htagraph.arrays.memory import returns_memory
 from htagraph.explain.waited_for import started_by
+from htagraph.findings.path import CriticalPath
+from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model.progress import report_progress
-from htagraph.native.memory import returns_memory
-from htagraph.path import CriticalPath
-from htagraph.queries.inferences import inferences_of
+from htagraph.model.units import human_count
+from htagraph.queries.quality import inferences_of
+from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.commands import Commands, shell_path
 from htagraph.reports.page.headline import first_screen
-from htagraph.reports.page.html_file import resource, write_html
-from htagraph.reports.page.html_tables import short_rule
-from htagraph.reports.page.job_sections import job_sections
-from htagraph.reports.page.legend import legend
-from htagraph.reports.page.markup import section_html
-from htagraph.reports.page.panels import Panel, Section
-from htagraph.reports.page.rank_answers import RankAnswers
-from htagraph.reports.page.rank_sections import rank_sections
-from htagraph.reports.page.segment_details import learnt, segment_details
-from htagraph.reports.page.texts import Texts
+from htagraph.reports.page.html_tables import html_table, short_rule
+from htagraph.reports.page.panels import Panel, Section, learnt, segment_details
+from htagraph.reports.page.parts import Commands, Texts, legend, resource, shell_path, write_html
+from htagraph.reports.page.run_sections import job_sections, rank_sections
+from htagraph.reports.page.sections import RankAnswers
 from htagraph.reports.plots.drawing import Drawing, as_json
 from htagraph.reports.summary import Summary
+
+
+def section_html(part: Section, origin_ns: int, texts: Texts, commands: Commands) -> str:
+    """A section with its panels, folded or open.
+
+    `origin_ns`: time from which tables count. `texts`: where long names are stored. `commands`:
+    what shows more.
+    """
+    body = "\n".join(_panel(panel, origin_ns, texts, commands) for panel in part.panels)
+    if part.intro:
+        body = f'<p class="intro">{escape(part.intro)}</p>\n{body}'
+    if not part.is_folded:
+        return f'<section id="{part.name}"><h2>{escape(part.title)}</h2>\n{body}</section>'
+    # Figures escape their titles themselves: plotly takes them as markup, too.
+    fact = escape(unescape(part.fact))
+    return (
+        f'<details class="section" id="{part.name}"><summary><h2>{escape(part.title)}</h2> '
+        f'<span class="fact">{fact}</span></summary>\n{body}</details>'
+    )
+
+
+def _panel(panel: Panel, origin_ns: int, texts: Texts, commands: Commands) -> str:
+    """A panel: its title, the figure, a note on what is left out, and the table behind it."""
+    title, drawn, note = escape(panel.heading), "", ""
+    if panel.figure is not None:
+        title, note = panel.figure.title, panel.figure.note
+        told = f'role="figure" aria-label="{escape(unescape(title))}"'
+        height = f"height:{panel.figure.layout['height']}px"
+        drawn = f'<div class="figure" data-figure="{panel.name}" {told} style="{height}"></div>'
+        drawn = legend(panel.legend) + drawn
+    named = f"<h3>{title}</h3>" if title else ""
+    said = f'<p class="note">{escape(note)}</p>' if note else ""
+    table = html_table(
+        panel.frame,
+        schema=panel.schema,
+        origin_ns=origin_ns,
+        segments=panel.segments,
+        n_rows=panel.n_rows,
+        whole=_command(panel, commands),
+        texts=texts,
+    )
+    if panel.is_folded:
+        rows = human_count(panel.n_rows, "row")
+        table = f"<details><summary>Table, {rows}</summary>{table}</details>"
+    return f'<article class="panel" id="{panel.name}">{named}{drawn}{said}{table}</article>'
+
+
+def _command(panel: Panel, commands: Commands) -> str:
+    """Command that prints all rows: by default, the question of the schema; empty for none."""
+    question = panel.schema.name.lower().removeprefix("matched_")
+    is_asked = question in QUESTIONS or question in JOB_QUESTIONS
+    verb = panel.verb or (f"ask {question}" if is_asked else "")
+    return commands.of(verb) if verb else ""
 
 
 def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file: str = "") -> Path:

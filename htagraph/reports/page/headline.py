@@ -13,38 +13,28 @@ import pandas as pd
 from htagraph.findings.verdict import Card, Paragraph, Verdict, percent
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.brief import next_question
-from htagraph.reports.device_use import share_of_all
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.commands import Commands, command_html, shell_path
-from htagraph.reports.page.legend import mark
+from htagraph.reports.markdown import share_of_all
+from htagraph.reports.page.parts import Commands, command_html, mark, shell_path
 from htagraph.reports.summary import Summary
 
 _COST = re.compile(r"(?:&lt;)?\d{1,3}%")
 
 
 class Tile(NamedTuple):
-    """One number of the run, with its name and what it is of; `section` has the answer.
-
-    Parameters
-    ----------
-    value : float
-        The exact number: nanoseconds or a share.
-    """
+    """One number of the run, with its name and what it is of; `section` has the answer."""
 
     name: str
     text: str
     about: str
     section: str
-    value: float
+    value: float  # The exact number: nanoseconds or a share
 
 
 def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
     """Yield step time, or the length of the run; and with device work two of devices.
 
-    Parameters
-    ----------
-    devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
-        Of a job with a column ``rank``.
+    `devices`: of a job with a column ``rank``.
     """
     whole_ns, step_ns = verdict.dur_ns, verdict.step_ns
     if verdict.n_steps:

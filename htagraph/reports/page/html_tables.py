@@ -14,9 +14,7 @@ import pandas as pd
 from htagraph.model.columns import heading, quantity
 from htagraph.model.labels import distinct_names, name_label
 from htagraph.model.schema import Quantity, Schema
-from htagraph.reports.page.commands import command_html
-from htagraph.reports.page.legend import mark
-from htagraph.reports.page.texts import Texts
+from htagraph.reports.page.parts import Texts, command_html, mark
 from htagraph.writers.cells import cell_text
 
 _OPEN_ROWS, KEPT_ROWS = 8, 100
@@ -92,20 +90,10 @@ def html_table(
 ) -> str:
     """Frame as an HTML table that can be sorted.
 
-    Parameters
-    ----------
-    schema : Schema, optional
-        Of the frame; hovering over a heading shows what the column means.
-    origin_ns : int, unit=ns
-        Instants are shown as the time since then.
-    segments : sequence of int, default=()
-        Segment of the path that each name opens.
-    n_rows : int
-        Rows of the whole table if the frame has only the first; else 0.
-    whole : str
-        Command that prints all rows.
-    texts : Texts, optional
-        Where long names are stored.
+    `schema`: of the frame; hovering over a heading shows what the column means. `origin_ns`:
+    instants are shown as the time since then. `segments`: segment of the path that each name opens.
+    `n_rows`: rows of the whole table if the frame has only the first; else 0. `whole`: command that
+    prints all rows. `texts`: where long names are stored.
     """
     meanings = {name: column.meaning for name, column in schema.columns.items()} if schema else {}
     n_rows, shown = n_rows or len(frame), frame.head(KEPT_ROWS)

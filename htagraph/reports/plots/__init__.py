@@ -13,6 +13,7 @@ from htagraph.reports.plots.counter_plots import (
     memory_bandwidth,
     memory_timeline,
     queue_length,
+    sampled_counters,
 )
 from htagraph.reports.plots.device_plots import (
     exposed_communication,
@@ -22,17 +23,19 @@ from htagraph.reports.plots.device_plots import (
     temporal_breakdown,
     utilization,
 )
-from htagraph.reports.plots.diff_plots import differences
-from htagraph.reports.plots.job_plots import collective_waits, kernels_across_ranks, step_spread
-from htagraph.reports.plots.kernel_plots import top_kernels
+from htagraph.reports.plots.job_plots import (
+    collective_waits,
+    kernels_across_ranks,
+    pipeline_schedule,
+    step_spread,
+)
+from htagraph.reports.plots.kernel_plots import roofline, time_at_roof, top_kernels
 from htagraph.reports.plots.path_plots import (
     critical_path_timeline,
+    differences,
     job_path_timeline,
     steps,
 )
-from htagraph.reports.plots.pipeline_plots import pipeline_schedule
-from htagraph.reports.plots.roofline_plots import roofline, time_at_roof
-from htagraph.reports.plots.sample_plots import sampled_counters
 from htagraph.reports.plots.timeline_plots import timeline
 
 __all__ = [

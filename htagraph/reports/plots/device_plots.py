@@ -15,7 +15,7 @@ from htagraph.model.colors import FILLS, IDLE, Color
 from htagraph.model.kinds import in_words
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_duration
-from htagraph.reports.device_use import share_of_all
+from htagraph.reports.markdown import share_of_all
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.reports.plots.style import (
     BOUND_COLORS,

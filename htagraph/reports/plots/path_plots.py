@@ -1,20 +1,27 @@
-"""Figures of the critical path of a rank or a job: as one bar, over time, and step by step."""
+"""Figures of the critical path of a rank or a job: as one bar, over time, and step by step.
+
+Figure of two runs: what differs most.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from html import escape
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from htagraph.errors import QueryError, one_of
+from htagraph.findings.path import CriticalPath
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
+from htagraph.model import frames
 from htagraph.model.arrays import I64, Bools
-from htagraph.model.colors import Color
+from htagraph.model.colors import SERIES, Color
 from htagraph.model.kinds import Bound, bound_in_words
+from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
-from htagraph.path import CriticalPath
-from htagraph.reports.plots.drawing import Drawing
+from htagraph.reports.plots.drawing import Blocks, Drawing, thin_path
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
     TimeUnit,
@@ -25,13 +32,14 @@ from htagraph.reports.plots.style import (
     label,
     named_rows,
     new_figure,
+    no_figure,
+    of_frame,
     of_path,
     percent,
     step_lines,
     time_axis,
 )
-from htagraph.reports.plots.thinning import Blocks, thin_path
-from htagraph.reports.step_shares import time_by_step
+from htagraph.reports.summary import time_by_step
 
 _MAX_SINGLE = 600
 """Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
@@ -279,3 +287,65 @@ def _steps_title(names: list[str], total: I64) -> str:
     slowest = label(names[int(total.argmax())], width=28)
     ends = f"{human_duration(int(total.min()))} to {human_duration(int(total.max()))}"
     return f"{len(names):,} steps take {ends}, {slowest} the longest"
+
+
+_TOP = 12
+"""Names with bars: chosen, to fit a screen."""
+_COLUMNS = {"time": ("before_ns", "after_ns"), "count": ("n_before", "n_after")}
+
+
+@of_frame(frames.DIFF)
+def differences(
+    frame: pd.DataFrame, *, of: Literal["time", "count"] = "time", top: int = _TOP
+) -> Drawing:
+    """Figure of the operators or kernels that differ most between two runs.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `frames.DIFF`
+        ``hg.diff(before, after).kernels()``, or ``.ops()``.
+    of : {"time", "count"}
+    top : int, default=12
+        Names; the note says how many others differ.
+    """
+    if of not in _COLUMNS:
+        raise QueryError(f"differences are not drawn of {of!r}.", hint=one_of(of, _COLUMNS))
+    before, after = _COLUMNS[of]
+    delta = frame[after] - frame[before]
+    order = np.argsort(-np.abs(delta.to_numpy()), kind="stable")
+    differing = frame.iloc[order[delta.to_numpy()[order] != 0]]
+    if differing.empty:
+        return no_figure(f"No {of} differs")
+    shown, is_time = differing.head(top), of == "time"
+    whole = shown["name"].tolist()
+    short = distinct_names(whole, width=44)
+    unit = TimeUnit.fitting(float(shown[[before, after]].to_numpy().max()) if is_time else 1)
+    said = human_duration if is_time else "{:,}".format
+    traces = [
+        bars(
+            name,
+            np.arange(len(shown)),
+            unit.of(shown[column]) if is_time else shown[column].to_numpy(),
+            Color(color),
+            [said(value) for value in shown[column].tolist()],
+        )
+        for name, column, color in (("before", before, SERIES[2]), ("after", after, SERIES[0]))
+    ]
+    first = int(shown[after].iloc[0] - shown[before].iloc[0])
+    more = "more" if first > 0 else "less"
+    name = escape(short[whole[0]])
+    title = (
+        f"{name} takes {human_duration(abs(first))} {more}"
+        if is_time
+        else f"{name} has {human_count(abs(first), 'call')} {more}"
+    )
+    rest = len(differing) - len(shown)
+    return new_figure(
+        traces,
+        f"{title}, the largest of {human_count(len(differing), 'difference')}",
+        rows=len(shown),
+        barmode="group",
+        yaxis=named_rows([escape(short[name]) for name in whole]),
+        xaxis={"title": {"text": f"time, {unit.name}" if is_time else "count"}},
+        meta={"note": f"The table lists {rest:,} more." if rest else ""},
+    )

@@ -19,8 +19,7 @@ from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
 from htagraph.model.schema import Schema
 from htagraph.model.window import Window
-from htagraph.reports.plots.drawing import Drawing
-from htagraph.reports.plots.thinning import Blocks
+from htagraph.reports.plots.drawing import Blocks, Drawing
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -67,13 +66,7 @@ _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
 class TimeUnit(NamedTuple):
-    """The unit of an axis of time.
-
-    Examples
-    --------
-    >>> TimeUnit.fitting(3_000_000)
-    TimeUnit(size_ns=1000000, name='ms')
-    """
+    """The unit of an axis of time."""
 
     size_ns: int
     name: str
@@ -94,12 +87,8 @@ class TimeUnit(NamedTuple):
 def of_frame(schema: Schema, *more: str) -> Door:
     """Draw in plotly; report a wrong frame: another question's answer, or columns are missing.
 
-    Parameters
-    ----------
-    schema : Schema
-        Of the frame; a figure may need only some of its columns.
-    *more : str
-        Further columns: ``rank`` in an answer of a job.
+    `schema`: of the frame; a figure may need only some of its columns. `more`: further columns:
+    ``rank`` in an answer of a job.
     """
     answer = schema.name.lower().removeprefix("matched_") + (" of a job" if more else "")
 
@@ -124,12 +113,7 @@ def of_path(*kinds: str) -> Door:
 class Door:
     """Makes a drawing a figure of plotly; a failure reports what is wrong with its argument.
 
-    Parameters
-    ----------
-    wrong : callable
-        What is wrong with the first argument; empty for nothing.
-    hint : str
-        What to give instead.
+    `wrong`: what is wrong with the first argument; empty for nothing. `hint`: what to give instead.
     """
 
     def __init__(self, wrong: Callable[[object], str], hint: str) -> None:
@@ -155,24 +139,12 @@ class Door:
 
 
 def percent(share: float) -> str:
-    """Share in words; a small share is never zero.
-
-    Examples
-    --------
-    >>> percent(0.25), percent(0.001), percent(0)
-    ('25%', '&lt;1%', '0%')
-    """
+    """Share in words; a small share is never zero."""
     return "&lt;1%" if 0 < share < _SMALL else f"{share:.0%}"
 
 
 def label(name: object, *, width: int = 44) -> str:
-    """Short name of the trace, escaped because plotly reads texts as markup.
-
-    Examples
-    --------
-    >>> label("Memcpy<a>")
-    'Memcpy&lt;a&gt;'
-    """
+    """Short name of the trace, escaped because plotly reads texts as markup."""
     return escape(name_label(str(name), width=width))
 
 
@@ -182,13 +154,7 @@ def color_of(colors: dict[str, Color], name: str) -> Color:
 
 
 def series_line(place: int) -> dict[str, Any]:
-    """Color and dash of the line of one of several ranks, streams or kernels.
-
-    Examples
-    --------
-    >>> series_line(0)["dash"], series_line(len(SERIES))["dash"]
-    ('solid', 'dash')
-    """
+    """Color and dash of the line of one of several ranks, streams or kernels."""
     return {
         "color": SERIES[place % len(SERIES)],
         "dash": _DASHES[place // len(SERIES) % len(_DASHES)],
@@ -204,13 +170,7 @@ def series_marker(place: int) -> dict[str, Any]:
 
 
 def translucent(color: str, opacity: float) -> str:
-    """A color of bands and areas.
-
-    Examples
-    --------
-    >>> translucent("#ff8000", 0.25)
-    'rgba(255, 128, 0, 0.25)'
-    """
+    """A color of bands and areas."""
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     return f"rgba({red}, {green}, {blue}, {opacity})"
 
@@ -226,13 +186,7 @@ def track_labels(frame: pd.DataFrame) -> list[str]:
 
 
 def hatched(color: Color, is_inferred: Sequence[bool] = ()) -> dict[str, Any]:
-    """Marker of bars: the color with its hatch; bars that are inferred have their own.
-
-    Examples
-    --------
-    >>> hatched(Color("#47b46f"))
-    {'color': '#47b46f'}
-    """
+    """Marker of bars: the color with its hatch; bars that are inferred have their own."""
     marker: dict[str, Any] = {"color": color.fill}
     shape: str | list[str] = color.hatch
     if any(is_inferred):
@@ -269,10 +223,7 @@ def block_bars(
 ) -> dict[str, Any]:
     """Some blocks as bars of a row; a joined one is as high as its share.
 
-    Parameters
-    ----------
-    about : tuple of int, str, int and TimeUnit
-        Row, what the time is spent on, time that is 0, and unit of the axis.
+    `about`: row, what the time is spent on, time that is 0, and unit of the axis.
     """
     row, name, origin, unit = about
     height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
@@ -346,16 +297,9 @@ def new_figure(
 ) -> Drawing:
     """Figure in the style of the report.
 
-    Parameters
-    ----------
-    traces : sequence of dict
-        Traces of plotly.
-    title : str
-        The fact that the figure shows.
-    rows : int
-        Rows of horizontal bars, which decide the height; else it is `height`.
-    **layout
-        Of plotly; merged into the layout of all figures.
+    `traces`: traces of plotly. `title`: the fact that the figure shows. `rows`: rows of horizontal
+    bars, which decide the height; else it is `height`. `layout`: of plotly; merged into the layout
+    of all figures.
     """
     legend = {
         "orientation": "h",

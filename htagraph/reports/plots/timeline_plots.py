@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from htagraph.algorithms.codes import largest
-from htagraph.algorithms.matching import running_latest
-from htagraph.graph import TraceGraph
-from htagraph.lookup.clipping import Clipped, device_work
+from htagraph.arrays.codes import largest
+from htagraph.arrays.matching import running_latest
 from htagraph.lookup.queues import queues
 from htagraph.lookup.steps import find_steps
+from htagraph.lookup.windowed import Clipped, device_work
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.kinds import KernelClass
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.reports.plots.drawing import Drawing
+from htagraph.reports.plots.drawing import Blocks, Drawing, thin_path
 from htagraph.reports.plots.style import (
     CLASS_COLORS,
     TimeUnit,
@@ -29,7 +28,7 @@ from htagraph.reports.plots.style import (
     step_lines,
     time_axis,
 )
-from htagraph.reports.plots.thinning import Blocks, thin_path
+from htagraph.run.graph import TraceGraph
 
 _MAX_MARKS = 1_200
 """Kernels drawn one by one: chosen, to keep a figure of any trace a few MB."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.lexer import (
     MAX_DEPTH,
     decimal,
@@ -16,7 +17,6 @@ from htagraph.readers.kineto.compiled.lexer import (
     string_end,
 )
 from htagraph.readers.kineto.compiled.machine import called, inlined
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
 
 U8 = npt.NDArray[np.uint8]

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.native.inner import called, emitted, inlined
-from htagraph.native.passes import compiled
+from htagraph.arrays.inner import called, emitted, inlined
+from htagraph.arrays.passes import compiled
 
 __all__ = ["called", "entry", "inlined", "trailing_zeros", "word_at"]
 
@@ -20,7 +20,7 @@ _HERE = Path(__file__).parent
 _SOURCES = (
     *sorted(str(file) for file in _HERE.glob("*.py")),
     str(_HERE.parent / "event_fields.py"),
-    str(_HERE.parent / "defects.py"),
+    str(_HERE.parents[1] / "defects.py"),
 )
 
 

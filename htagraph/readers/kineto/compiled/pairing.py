@@ -13,11 +13,7 @@ I64 = npt.NDArray[np.int64]
 def paired(is_begin: npt.NDArray[np.bool_], lane: npt.NDArray[np.int32]) -> I64:
     """The position of each event's other half, or -1; events of a lane nest.
 
-    Parameters
-    ----------
-    is_begin : ndarray of shape (n,), dtype=bool
-        In order of time; all others are ends.
-    lane : ndarray of shape (n,), dtype=int32
+    `is_begin`: in order of time; all others are ends.
     """
     partner = np.full(len(lane), -1, dtype=np.int64)
     _pair(is_begin, lane, np.full(int(lane.max(initial=-1)) + 1, -1, dtype=np.int64), partner)

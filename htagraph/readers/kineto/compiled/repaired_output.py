@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.event_values import integer_text
 from htagraph.readers.kineto.compiled.keys import Keys
 from htagraph.readers.kineto.compiled.lexer import decimal, utf8_end
 from htagraph.readers.kineto.compiled.machine import called, inlined
-from htagraph.readers.kineto.defects import Defect
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]

@@ -14,6 +14,7 @@ unescaped quotes: a quote ends its text only if what follows it fits, as in this
 
 from __future__ import annotations
 
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.keys import find_key
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, escape_end, skip_space, utf8_end
 from htagraph.readers.kineto.compiled.machine import called, entry
@@ -27,7 +28,6 @@ from htagraph.readers.kineto.compiled.repaired_output import (
     put,
     repair_word,
 )
-from htagraph.readers.kineto.defects import Defect
 
 _MAX_KEY = 256
 """Bytes of the longest key (chosen)."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.event_values import Event, integer_text, read_value, time_at
 from htagraph.readers.kineto.compiled.interning import Interned, intern
 from htagraph.readers.kineto.compiled.keys import Keys, find_key
@@ -23,7 +24,6 @@ from htagraph.readers.kineto.compiled.lexer import (
     string_end,
 )
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined
-from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
 
 U8 = npt.NDArray[np.uint8]
@@ -366,14 +366,9 @@ def scan(
 ) -> tuple[int, int]:
     """Read events from a position on; return the position where it stopped, and why.
 
-    Parameters
-    ----------
-    buf : ndarray, dtype=uint8
-        Bytes of the event list, `lexer.PADDING` zero bytes after them.
-    i, end : int
-        Where to start, between two events, and where the bytes end.
-    after_event : bool
-        Whether a comma must precede the next event.
+    `buf`: bytes of the event list, `lexer.PADDING` zero bytes after them. `i`, `end`: where to
+    start, between two events, and where the bytes end. `after_event`: whether a comma must precede
+    the next event.
     """
     commas = 0 if after_event else -1  # since the last event; -1 where none is expected
     while True:

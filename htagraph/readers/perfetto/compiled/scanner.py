@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.arrays.inner import called, inlined
+from htagraph.arrays.passes import compiled
+from htagraph.model import perfetto_fields
 from htagraph.model import perfetto_fields as proto
-from htagraph.model import supplement
-from htagraph.model.supplement import FIELD
-from htagraph.native.inner import called, inlined
-from htagraph.native.passes import compiled
+from htagraph.model.perfetto_fields import FIELD
 from htagraph.readers.perfetto import scan
 from htagraph.readers.perfetto.scan import (
     AFTER_LOSS,
@@ -438,4 +438,4 @@ def _fill(buf: U8, out: Room, counts: I64, fills: bool) -> None:
         i = stop
 
 
-fill = compiled(_fill, (scan.__file__, supplement.__file__, proto.__file__))
+fill = compiled(_fill, (scan.__file__, perfetto_fields.__file__, proto.__file__))

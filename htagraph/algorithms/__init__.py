@@ -1,1 +1,0 @@
-"""Algorithms over arrays that know nothing of traces: nesting, binding, re-timing, reachability."""

@@ -1,0 +1,1 @@
+"""Pure functions over columns: intervals, walks, matching; and how they are compiled."""

@@ -1,0 +1,87 @@
+"""Columns of numbers: which occur, where, and the largest.
+
+A table with a place for each small number answers in one pass, without a sort or a hash.
+
+Looking up rows, where -1 stands for none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.arrays import I64, Bools
+
+_AT_ONCE = 1 << 16
+"""Rows a block: numpy copies 32-bit rows to 64 bits, and the copy fits into the cache. Changes only
+the speed."""
+
+
+def gather(
+    values: npt.NDArray[Any], rows: npt.NDArray[np.integer], default: object = -1
+) -> npt.NDArray[Any]:
+    """Values at some rows, and where the row is negative a default, cast to their type."""
+    if not len(values):
+        return np.full(rows.shape, default, dtype=values.dtype)
+    out = np.empty(rows.shape, dtype=values.dtype)
+    every, filled = rows.reshape(-1), out.reshape(-1)
+    for begin in range(0, len(every), _AT_ONCE):
+        part, found = every[begin : begin + _AT_ONCE], filled[begin : begin + _AT_ONCE]
+        values.take(part, mode="clip", out=found)
+        found[part < 0] = default
+    return out
+
+
+def ranges(first: npt.NDArray[np.integer], n: npt.NDArray[np.integer]) -> I64:
+    """Rows of several ranges, one after the other: of each the first, and how many."""
+    return np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
+
+
+Codes = npt.NDArray[np.integer]
+
+_SPARSE = 16
+"""Places of a table for each row, beyond which a sort is faster. Changes only the speed."""
+
+
+def _marked(codes: Codes, n: int) -> Bools:
+    """Whether each number below `n` occurs."""
+    marked = np.zeros(n, dtype=bool)
+    marked[codes] = True
+    return marked
+
+
+def distinct(codes: Codes) -> I64:
+    """Numbers that occur, each once, ascending; none may be negative."""
+    return np.flatnonzero(_marked(codes, int(codes.max(initial=-1)) + 1))
+
+
+def is_in(codes: Codes, wanted: Codes) -> Bools:
+    """Whether each number is wanted; none may be negative."""
+    n = max(int(codes.max(initial=-1)), int(wanted.max(initial=-1))) + 1
+    return gather(_marked(wanted, n), codes)
+
+
+def largest(values: npt.NDArray[Any], n: int) -> I64:
+    """Rows of the largest values, the largest first; of equal ones, the first first."""
+    if not 0 < n < len(values):
+        return np.argsort(-values, kind="stable")[:n]
+    least = np.partition(values, len(values) - n)[len(values) - n]
+    rows = np.flatnonzero(values >= least)
+    return rows[np.argsort(-values[rows], kind="stable")[:n]]
+
+
+def n_alike(codes: Codes) -> I64:
+    """How often the number of each row occurs; none may be negative."""
+    if codes.max(initial=0) <= _SPARSE * len(codes):
+        return np.bincount(codes)[codes]
+    _, place, n = np.unique(codes, return_inverse=True, return_counts=True)
+    found: I64 = n[place]
+    return found
+
+
+def as_narrow(codes: Codes) -> Codes:
+    """The same numbers, in 16 bits if they fit: numpy sorts these by radix, four times as fast."""
+    fits = codes.min(initial=0) >= 0 and codes.max(initial=0) < 1 << 16
+    return codes.astype(np.uint16) if fits else codes

@@ -1,0 +1,521 @@
+"""Source: the trace, the rank of a job, or the job that the arguments of a command name.
+
+Reports of Nsight Systems (.nsys-rep): their SQLite export is read, or made on request.
+
+Traces from pipes (``-``, ``/dev/stdin``, ``<(zcat FILE)``): kept in files, to be read twice.
+
+Runs that a command asks about: one trace, the ranks of a job, or a stored baseline.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import commonpath, commonprefix, relpath
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, TypeVar
+
+import pandas as pd
+import typer
+
+from htagraph.cli.console import output
+from htagraph.cli.tables import Format, print_frame
+from htagraph.errors import (
+    MissingEventsError,
+    QueryError,
+    RankNotFoundError,
+    TraceError,
+    did_you_mean,
+)
+from htagraph.explain.default_window import left_out_in_words
+from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_count, human_size
+from htagraph.readers.captures import (
+    CaptureName,
+    choose_capture,
+    companions,
+    discover,
+    files_in_words,
+)
+from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
+from htagraph.readers.memory_need import exceeds_memory, needed_bytes
+from htagraph.readers.nsys.export import export_nsys, export_of, is_report
+from htagraph.readers.storage import (
+    exists,
+    file_of,
+    is_folder,
+    is_remote,
+    name_of,
+    not_found,
+    path_of,
+    url_of,
+)
+from htagraph.run.compiled import Compiled, LoadOptions, compiled
+from htagraph.run.graph import TraceGraph
+from htagraph.run.trace import is_kineto, load
+from htagraph.writers.output_file import OwnFolder
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from htagraph.comparison.run_profile import RunProfile
+    from htagraph.job.job import Job
+
+_EXPORTS_LOG = logging.getLogger("htagraph")
+
+
+def readable(path: Path) -> Path:
+    """Path to read: of a report, its export if there is one; other paths unchanged.
+
+    On a terminal with `nsys` installed, the user is asked whether to export. Otherwise the reader
+    of the report raises an error with the command to run.
+    """
+    if not is_report(path) or not path.is_file():
+        return path
+    export = export_of(path)
+    if export.is_file() and export.stat().st_mtime >= path.stat().st_mtime:
+        _EXPORTS_LOG.warning("reading %s, the export of %s.", export.name, path.name)
+        return export
+    is_asked = shutil.which("nsys") and sys.stdin.isatty() and sys.stderr.isatty()
+    question = f"{path.name} is not exported yet. Export it with nsys to {export.name}?"
+    return export_nsys(path) if is_asked and typer.confirm(question, err=True) else path
+
+
+_folders: list[OwnFolder] = []
+"""Copies of pipes, until the process ends."""
+
+
+def from_pipe(path: Path) -> Path:
+    """Temporary copy of what a pipe delivers; other paths as they are."""
+    is_stdin = str(path) in ("-", "/dev/stdin")
+    if not is_stdin and not path.is_fifo():
+        return path
+    name = "stdin" if is_stdin else path.name
+    place = "standard input" if is_stdin else path
+    hint = "write the trace into it: zcat FILE | htagraph … -"
+    with os.fdopen(os.dup(0), "rb") if is_stdin else path.open("rb") as pipe:
+        if pipe.isatty():
+            raise TraceError("is a terminal, not a trace.", path=place, hint=hint)
+        _folders.append(OwnFolder("pipe-"))
+        copy = _folders[-1].path / name
+        with copy.open("wb") as file:
+            shutil.copyfileobj(pipe, file)
+    if not copy.stat().st_size:
+        raise TraceError("nothing arrived.", path=place, hint=hint)
+    return copy
+
+
+def lasting(path: Path) -> Path:
+    """Path that names a report: of a pipe's copy, the same the next time."""
+    return Path(path.name) if any(folder.path == path.parent for folder in _folders) else path
+
+
+_LOG = logging.getLogger("htagraph")
+_N_NAMED = 8
+"""Chosen: ranks that an error lists."""
+
+
+def given(
+    paths: Sequence[Path] | Path,
+    rank: int | None = None,
+    capture: str = "",
+    beside: Sequence[Path] | None = None,
+    form: Format = Format.TABLE,
+) -> Source:
+    """Source that a command's arguments name; `--capture list` lists it and ends the command."""
+    source = Source.of(paths, rank, capture, beside or ())
+    if capture != "list":
+        return source
+    if form is Format.TABLE:
+        output().print(files_in_words(source.found), markup=False, soft_wrap=True)
+    else:
+        print_frame(output(), source.found, form)
+    raise typer.Exit
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files, folders or globs, and the requested rank."""
+
+    given: tuple[Path, ...]
+    rank: int | None = None  # One rank; None for all
+    capture: str = ""  # A number, a file, ``all`` or ``latest``; empty for the latest
+    beside: tuple[Path, ...] = ()  # Companion files: data of other tools from the same run
+
+    @classmethod
+    def of(
+        cls,
+        given: Sequence[Path] | Path,
+        rank: int | None = None,
+        capture: str = "",
+        beside: Sequence[Path] = (),
+    ) -> Source:
+        """Source of some arguments."""
+        every = (given,) if isinstance(given, Path) else given
+        paths = tuple(readable(from_pipe(path)) for path in every)
+        for path in paths:
+            if not exists(file_of(path)) and not is_glob(path):
+                raise not_found(path)
+        source = cls(paths, rank, capture, tuple(beside))
+        if capture and source._is_one_file:
+            raise QueryError("--capture needs a folder.", hint=f"{paths[0]} is one file.")
+        return source
+
+    @property
+    def _is_one_file(self) -> bool:
+        return len(self.given) == 1 and not holds_several(self.given[0])
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it is the ranks of a job, not one trace."""
+        return self.rank is None and not self._is_one_file
+
+    @property
+    def has_several(self) -> bool:
+        """Whether it is several traces of a job; a folder with one trace is that trace."""
+        return self.is_job and len(self._traces) > 1
+
+    @property
+    def path(self) -> Path:
+        """The one path that was given, or the common folder of all files."""
+        if len(self.given) == 1 and not is_glob(self.given[0]):
+            return self.given[0]
+        folders = {file.parent for file in self._files}
+        if not any(map(is_remote, folders)):
+            folders = {folder.absolute() for folder in folders}
+        return Path(commonpath(folders))
+
+    @property
+    def name(self) -> str:
+        """Name of the job: that of its folder."""
+        return self.path.resolve().name
+
+    @property
+    def typed(self) -> str:
+        """The arguments that name it again, for a shell, as short as they can be."""
+        options = [("--rank", self.rank), ("--capture", self.capture)]
+        options += [("--beside", url_of(file)) for file in self.beside]
+        asked = [
+            f"{name} {quote(str(value))}" for name, value in options if value not in (None, "")
+        ]
+        return " ".join([self._typed_paths, *asked])
+
+    @property
+    def _typed_paths(self) -> str:
+        """A folder with no other traces, a glob of no other files, or every path; of a pipe, -."""
+        paths = [url_of(path) for path in self.given]
+        if len(paths) == 1:
+            path = self.given[0]
+            ends = "/" if is_folder(path) and not is_remote(path) else ""
+            return quote(paths[0] + ends) if lasting(path) == path else "-"
+        if not any(map(is_remote, self.given)):
+            folder = Path(commonpath({path.parent.absolute() for path in self.given}))
+            is_all = set(find_traces(folder)) == {path.absolute() for path in self._files}
+            if is_all and set(self.found["capture"]) <= {0, 1}:
+                is_whole = self.given[0].is_absolute()
+                return quote(f"{folder if is_whole else relpath(folder)}/")
+            if found := _glob_of(paths):
+                return found
+        return " ".join(map(quote, paths))
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        """All trace files, each once."""
+        found = [file for path in self.given for file in find_traces(path)]
+        return list(dict.fromkeys(found))
+
+    @property
+    def _traces(self) -> list[Path]:
+        """The files that are traces, without companion files."""
+        if len(self._files) == 1:
+            return self._files
+        return [Path(path) for path in self.found.loc[self.found["capture"] > 0, "path"]]
+
+    @cached_property
+    def found(self) -> pd.DataFrame:
+        """The captures of the files, schema `frames.CAPTURES`."""
+        return discover(self._files)
+
+    @property
+    def captures(self) -> list[CaptureName]:
+        """The requested captures: one or all."""
+        if self.capture == "all":
+            return sorted({int(number) for number in self.found["capture"] if number})
+        if self.capture.endswith(TRACE_SUFFIXES):
+            return [self._capture_with(Path(self.capture).name)]
+        if self.capture in ("", "latest"):
+            return ["latest"]
+        if self.capture.isascii() and self.capture.isdigit():
+            return [int(self.capture)]
+        raise QueryError(
+            f"unknown capture {self.capture!r}.",
+            hint="give its number, all, or list, which prints the numbers.",
+        )
+
+    def _capture_with(self, file: str) -> int:
+        """The number of the capture that a file is of."""
+        names = self.found["path"].map(lambda path: Path(path).name)
+        numbers = self.found.loc[(names == file) & (self.found["capture"] > 0), "capture"]
+        if numbers.empty:
+            meant = did_you_mean(file, names)
+            hint = f"{meant}--capture list shows them."
+            raise QueryError(f"no trace {file} in {self.path}.", hint=hint)
+        return int(numbers.iloc[0])
+
+    @property
+    def one_capture(self) -> CaptureName:
+        """The requested capture, for commands that take one."""
+        captures = self.captures
+        if self.capture == "all" and len(captures) != 1:
+            raise QueryError("this command takes one capture.", hint="give --capture N.")
+        return captures[0]
+
+    def ranks(self, capture: CaptureName = "latest") -> Path | list[Path]:
+        """Argument for `load_job`; several files are taken as one job, with a notice."""
+        if len(self.given) == 1:
+            return self.given[0]
+        if capture != "latest" or not self._are_one_job:
+            return self._chosen(capture)
+        _LOG.warning(
+            "%s are taken as the ranks of one job.", human_count(len(self._traces), "file")
+        )
+        return self._traces
+
+    def beside_of(self, file: Path) -> tuple[Path, ...]:
+        """Companion files of a trace: the given ones, and those of its process in its folder."""
+        found = () if self._is_one_file else companions(self.found, file)
+        return (*found, *self.beside)
+
+    @property
+    def _are_one_job(self) -> bool:
+        """Whether all files are of different ranks, as in one job."""
+        ranks = self.found.loc[self.found["capture"] > 0, "rank"]
+        return bool((ranks >= 0).all() and ranks.is_unique)
+
+    def _chosen(self, capture: CaptureName) -> list[Path]:
+        """The files of a capture; the choice is logged."""
+        where = self.given[0] if len(self.given) == 1 else "the list of files"
+        paths, note = choose_capture(self.found, where, capture)
+        if note:
+            _LOG.warning("%s", note)
+        return paths
+
+    def file(self, capture: CaptureName = "latest") -> Path:
+        """The file of the only trace, or of the requested rank."""
+        if self._is_one_file and self.rank is None:
+            return self.given[0]
+        if self.rank is None and len(self._traces) == 1:
+            return self._traces[0]
+        by_rank = self._by_rank(capture)
+        if self.rank is None:
+            if len(by_rank) == 1:
+                return next(iter(by_rank.values()))
+            more = " …" if len(by_rank) > _N_NAMED else ""
+            named = ", ".join(str(rank) for rank in list(by_rank)[:_N_NAMED])
+            raise TraceError(
+                f"{human_count(len(by_rank), 'rank')}, and this command takes one.",
+                path=self.path,
+                hint=f"give --rank N, one of {named}{more}; or one file, for example "
+                f"{next(iter(by_rank.values()))}.",
+            )
+        if self.rank not in by_rank:
+            raise RankNotFoundError(self.rank, by_rank)
+        return by_rank[self.rank]
+
+    def _by_rank(self, capture: CaptureName) -> dict[int, Path]:
+        """The file of each rank; files without a rank are numbered in order."""
+        paths = self._traces if len(self._traces) == 1 else self._chosen(capture)
+        ranks = dict(zip(self.found["path"], self.found["rank"].tolist(), strict=True))
+        by_rank = {ranks[str(path)]: path for path in paths if ranks[str(path)] >= 0}
+        unnamed = [path for path in paths if ranks[str(path)] < 0]
+        free = (number for number in range(len(paths) + 1) if number not in by_rank)
+        numbered = dict(zip(free, unnamed, strict=False))
+        if self.rank in numbered and len(paths) > 1:
+            _LOG.warning(
+                "%s records no rank; it is taken as rank %s.", numbered[self.rank].name, self.rank
+            )
+        return dict(sorted({**by_rank, **numbered}.items()))
+
+
+def _glob_of(paths: Sequence[str]) -> str:
+    """The glob that a shell expands to these paths, in this order; empty if there is none."""
+    begin = commonprefix(paths)  # noqa: RUF071  parts of names
+    end = commonprefix([path[len(begin) :][::-1] for path in paths])[::-1]  # noqa: RUF071  as above
+    matched = glob.glob(f"{glob.escape(begin)}*{glob.escape(end)}")  # noqa: PTH207  with these parts
+    if sorted(matched) != list(paths):
+        return ""
+    return "*".join(quote(part) if part else "" for part in (begin, end))
+
+
+_RUNS_LOG = logging.getLogger("htagraph")
+
+Run = TypeVar("Run", TraceGraph, "Job")
+
+CACHE_VARIABLE = "HTAGRAPH_GRAPH_CACHE"
+"""Environment variable: the folder that keeps traces and their graphs."""
+
+
+@contextmanager
+def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
+    """Executor for `--workers` or `--dask`; None for the default."""
+    if dask:
+        try:
+            from distributed import Client  # noqa: PLC0415  deferred: an extra
+        except ImportError as exc:
+            raise MissingEventsError(
+                "--dask needs distributed.",
+                missing="distributed",
+                hint="pip install 'htagraph[dask]'.",
+            ) from exc
+        try:
+            client = Client(dask)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError, ImportError) as exc:
+            raise QueryError(
+                f"--dask {dask}: {exc}.",
+                hint="`dask scheduler` starts one and prints its address; or use --workers.",
+            ) from exc
+        with client:
+            yield client.get_executor()  # type: ignore[no-untyped-call]
+    elif workers > 0:
+        from htagraph.job.executors import IsolatedProcesses  # noqa: PLC0415 - only for jobs
+
+        with IsolatedProcesses(workers) as pool:
+            try:
+                yield pool
+            except BaseException:
+                pool.end()  # or Ctrl-C would wait for the work under way
+                raise
+    else:
+        yield None
+
+
+def print_left_out(left_out: Sequence[str], console: Console) -> None:
+    """Print what a default window leaves out, if anything."""
+    if left_out:
+        console.print(left_out_in_words(left_out), style="dim", markup=False)
+
+
+def windowed(run: Run, window: str) -> Run:
+    """Part of a run that `--window` names; its default window for an empty name."""
+    return run.window(window) if window else run
+
+
+def loaded_trace(
+    source: Source,
+    capture: CaptureName = "latest",
+    reading: LoadOptions = LoadOptions(),
+    window: str = "",
+) -> Compiled:
+    """The one trace of a source with its companion files, and its graph.
+
+    Of a trace larger than memory, the window and as much before and after it.
+    """
+    file = source.file(capture)
+    beside = source.beside_of(file)
+    if not window or not is_too_large(file):
+        return compiled(file, beside, reading, folder=cache_folder())
+    _RUNS_LOG.warning(
+        "%s needs about %s of memory: only %s is read, and as much before and after it. %s",
+        file.name,
+        human_size(needed_bytes(file)),
+        window,
+        "" if cache_folder() else f"{CACHE_VARIABLE}=FOLDER keeps what is read.",
+    )
+    stacks = bool(reading.stacks)
+    part = load(file, stacks=stacks, window=window, beside=beside, cache=cache_folder())
+    graph = reading.compiled(part)
+    return Compiled(part, graph)
+
+
+def is_too_large(file: Path) -> bool:
+    """Whether a trace needs more memory than there is, and can be read in parts."""
+    return exceeds_memory(file) and is_kineto(file)
+
+
+def loaded_job(
+    source: Source,
+    capture: CaptureName = "latest",
+    reading: LoadOptions = LoadOptions(),
+    executor: Executor | None = None,
+) -> Job:
+    """Job of a source; ranks that cannot be used are left out and reported."""
+    from htagraph.job.loading import load_job  # noqa: PLC0415 - only for jobs
+
+    return load_job(
+        source.ranks(capture),
+        capture=capture,
+        executor=executor,
+        on_error="skip",
+        stacks=reading.stacks,
+        infer=reading.infer,
+        cache=cache_folder(),
+        beside=source.beside,
+    )
+
+
+def opened_run(
+    source: Source,
+    capture: CaptureName,
+    reading: LoadOptions,
+    window: str,
+    executor: Executor | None = None,
+) -> TraceGraph | Job:
+    """The job of a source with several ranks, else the graph of its trace, in a window."""
+    if source.has_several:
+        return windowed(loaded_job(source, capture, reading, executor), window)
+    return windowed(loaded_trace(source, capture, reading, window).graph, window)
+
+
+def cache_folder() -> Path | None:
+    """Folder that keeps graphs; None by default."""
+    folder = os.environ.get(CACHE_VARIABLE)
+    return Path(folder).expanduser() if folder else None
+
+
+def window_in_words(window: str, *, of_job: bool) -> str:
+    """What `--window` names, as the subject of a sentence."""
+    thing = "job" if of_job else "run"
+    return {"": f"this {thing}", "trace": f"the whole {thing}"}.get(window, window)
+
+
+def loaded_run(
+    given: Sequence[Path] | Path,
+    window: str = "",
+    *,
+    rank: int | None = None,
+    executor: Executor | None = None,
+    infer: bool = True,
+) -> RunProfile:
+    """Profile of a stored baseline, a job, or a trace."""
+    # Deferred: only `check` and `diff` compare runs.
+    from htagraph.comparison.job_profiling import job_profile  # noqa: PLC0415
+    from htagraph.comparison.profiling import graph_profile  # noqa: PLC0415
+    from htagraph.comparison.run_profile import RunProfile, is_baseline  # noqa: PLC0415
+
+    paths = [path_of(path) for path in ([given] if isinstance(given, Path) else given)]
+    if len(paths) == 1 and is_baseline(paths[0]):
+        if window or rank is not None:
+            raise QueryError(
+                f"{paths[0]} is a stored baseline: its window and ranks are fixed.",
+                hint="store another: htagraph report has the options --window, --rank and --json.",
+            )
+        return RunProfile.read(paths[0])
+    # Stacks as in a report, which stores baselines: they name the code of host gaps.
+    source, reading = Source.of(paths, rank), LoadOptions(stacks=None, infer=infer)
+    if source.has_several:
+        job = windowed(loaded_job(source, reading=reading, executor=executor), window)
+        begin_stage("Finding the path across ranks")
+        return job_profile(job, name=source.name)
+    file = source.file()
+    trace, graph = loaded_trace(source, reading=reading)
+    begin_stage("Finding the critical path")
+    return graph_profile(windowed(graph, window), name=name_of(file), world_size=trace.world_size)

@@ -1,0 +1,255 @@
+"""The batches that a run loads, and where PyTorch's DataLoader spends its time.
+
+What recorded a trace: PyTorch, another program with device work, or a tracer of functions.
+
+User ranges: annotations that the program made itself (``record_function``, NVTX).
+
+Steps, and the ranges of PyTorch and its libraries, are annotations too: they are left out by name.
+
+Whether work comes from compiled code, or from a captured graph.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import numpy as np
+
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
+from htagraph.lookup.attribution import host_of, loads_data
+from htagraph.lookup.selecting import under_mask
+from htagraph.lookup.steps import step_events
+from htagraph.lookup.windowed import device_work, host_work
+from htagraph.model.api_calls import CAPTURE_BEGINS, GRAPH_LAUNCH
+from htagraph.model.arrays import I32, I64, Bools, Rows, Texts
+from htagraph.model.dag import Dag
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import HOST_KINDS, EventKind, among
+from htagraph.model.names import STEP_MARKERS
+from htagraph.model.window import Window
+
+Loading = Literal["", "in process", "by workers", "after workers", "pinned by a thread"]
+
+_LOADER = re.compile(r"_(SingleProcess|MultiProcessing)DataLoaderIter")
+_WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
+_PINS = re.compile(r"^aten::pin_memory$")
+_MOST = 0.5
+"""More than half is most: test_data_loaders draws a little more and a little less of each."""
+
+
+def batches(dag: Dag) -> I64:
+    """Outermost host ranges that load data, by thread and time."""
+    events = dag.events
+    loads = events.is_host & events.named(loads_data(dag))
+    outer = np.flatnonzero(loads & ~under_mask(dag, loads))
+    found: I64 = outer[np.lexsort((events.ts_ns[outer], events.lane[outer]))]
+    return found
+
+
+def n_batches(dag: Dag, window: Window) -> int:
+    """Batches that are loaded in a window, by the thread that loads most."""
+    events, loaded = dag.events, batches(dag)
+    inside = (events.ts_ns[loaded] < window.end_ns) & (events.end_ns[loaded] > window.start_ns)
+    return int(np.bincount(events.lane[loaded[inside]], minlength=1).max())
+
+
+def find_loading(dag: Dag) -> Loading:
+    """Where most of the time of DataLoaders goes.
+
+    "in process": the step makes batches itself. "by workers": the step waits for workers. "after
+    workers": operators in the step, after the workers. "pinned by a thread": pinning takes most of
+    that time. "": there is no DataLoader.
+    """
+    events = dag.events
+    loads = events.named(events.symbols.searched(_LOADER)) & events.is_host
+    loads &= ~under_mask(dag, loads)
+    by_workers = loads & events.named(events.symbols.searched(_WORKERS))
+    all_ns, workers_ns = (int(events.dur_ns[rows].sum()) for rows in (loads, by_workers))
+    if workers_ns <= _MOST * all_ns:
+        return "in process" if all_ns else ""
+    inside = (events.kind == EventKind.OP) & (dag.parent >= 0)
+    inside[inside] = by_workers[dag.parent[inside]]
+    if events.dur_ns[inside].sum() > _MOST * workers_ns:
+        return "after workers"
+    pins = events.named(events.symbols.searched(_PINS)) & events.is_host
+    pins &= ~np.isin(events.lane, events.lane[by_workers])
+    return "pinned by a thread" if events.dur_ns[pins].sum() > _MOST * workers_ns else "by workers"
+
+
+NO_DEVICE_WORK = (
+    "a trace of functions, not of PyTorch: it has threads, functions and their critical path, but "
+    "no device work and no launches, so no kernels and no idle time."
+)
+
+_OF_PYTORCH = ("cpu_op", "Operator")
+_NAMES_OF_PYTORCH = re.compile(
+    r"\b(aten|c10|c10d|at::native|autograd::engine)::|^ProfilerStep\b|torch"
+)
+
+
+def is_plain(events: EventTable) -> bool:
+    """Whether a trace has host slices, but no operator of PyTorch, no API call, no device work.
+
+    Examples
+    --------
+    >>> from htagraph.synth import timeline
+    >>> is_plain(timeline("cpu 1 |[aten::mm]"))
+    False
+    """
+    of_host = events.kind == EventKind.OP
+    if not of_host.any() or (events.is_device | (events.kind == EventKind.RUNTIME)).any():
+        return False
+    categories = [events.symbols.texts[code] for code in np.unique(events.category[of_host])]
+    return not set(categories) & set(_OF_PYTORCH)
+
+
+def is_pytorch(events: EventTable) -> bool:
+    """Whether a trace has names or categories of PyTorch.
+
+    Examples
+    --------
+    >>> from htagraph.synth import timeline
+    >>> is_pytorch(timeline("cpu 1 |[aten::mm]"))
+    True
+    """
+    symbols = events.symbols
+    known = any(symbols.code(category) >= 0 for category in _OF_PYTORCH)
+    return known or bool(symbols.searched(_NAMES_OF_PYTORCH).any())
+
+
+WITHIN = " > "
+"""Joins the names of nested ranges, the outermost first."""
+
+_NOT_USERS = re.compile(
+    "|".join(marker.pattern for marker in STEP_MARKERS.values())
+    + r"|::|^(Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)|DistributedDataParallel\b"
+    r"|FullyShardedDataParallel\b|(nccl|gloo|mpi|ucc|xccl|c10d|PP):|(Forward|Backward) \d+$"
+    r"|record_param_comms"
+    r"|PyTorch Profiler|Torch-Compiled Region|(## Call )?Compiled(Fx|Function|Autograd)"
+    r"|Pregraph bytecode|TorchDynamo )|\bcompile_id=|\(dynamo_timed\)$"
+)
+"""Names of steps, and of ranges that PyTorch and its libraries make.
+
+Found in 150 traces of public repositories.
+"""
+
+
+def user_ranges(dag: Dag, event: Rows) -> tuple[I32, Texts]:
+    """Nested user ranges around each event, itself included: a code, and the text of each code.
+
+    The text is ``train > validation``, empty outside. Device events belong to where they were
+    launched.
+    """
+    events, symbols = dag.events, dag.events.symbols
+    is_users = (events.kind == EventKind.ANNOTATION) & ~events.named(symbols.searched(_NOT_USERS))
+    is_users[step_events(events)[0]] = False
+    rows = np.flatnonzero(is_users)
+    texts, code = [""], np.zeros(len(events), dtype=np.int32)
+    if not len(rows):
+        return np.zeros(len(event), dtype=np.int32), np.array(texts, dtype=object)
+    above = nearest(dag.parent, dag.parent[rows].astype(np.int64), is_users)
+    level = np.flatnonzero(above < 0)
+    while len(level):
+        around = gather(code, above[level], 0).astype(np.int64)
+        key = around * len(symbols) + events.name[rows[level]]
+        unique, which = np.unique(key, return_inverse=True)
+        code[rows[level]] = len(texts) + which
+        texts += [
+            WITHIN.join(filter(None, (texts[outer], symbols.texts[name])))
+            for outer, name in np.stack(np.divmod(unique, len(symbols))).T.tolist()
+        ]
+        done = np.zeros(len(events) + 1, dtype=bool)
+        done[rows[level]] = True
+        level = np.flatnonzero(done[above])
+    innermost = nearest(dag.parent, host_of(dag, event), is_users)
+    return gather(code, innermost, 0), np.array(texts, dtype=object)
+
+
+_COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction")
+"""Ranges of code that torch.compile generated."""
+_GENERATED = re.compile(r"^triton_(poi|red|per|tem|mm|for|spl)_")
+"""Kernels that torch.compile generated."""
+_COMPILES = re.compile(r"\(dynamo_timed\)$|^dynamo$")
+"""Ranges in which torch.compile itself runs."""
+_HAS_GRAPHS = re.compile(r"^(cuda|hip|cu)[A-Z]")
+"""Calls of a device whose launches can be captured."""
+_COMPILED_WORK_MOST = 0.5
+"""More than half is most: test_compiled_work draws a little more and a little less."""
+
+
+def graph_launches(dag: Dag) -> Bools:
+    """Whether each event is a call that launches a captured graph."""
+    return _named(dag, GRAPH_LAUNCH)
+
+
+def compiled_share(dag: Dag, window: Window) -> float:
+    """Share of a window's device time that comes from code that torch.compile generated.
+
+    Without device work, of the time of operators. A captured graph with some generated kernels was
+    captured from compiled code.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> events = hg.synth.timeline('''
+    ...     cpu 1    |[region [launch >a]][aten::mm [launch >b]   ]
+    ...     stream 7 |                    [k1 <a]     [k2 <b           ]
+    ... ''', names={"region": "Torch-Compiled Region: 0/1"})
+    >>> graph = hg.Trace.from_events(events).compile()
+    >>> compiled_share(graph.dag, graph.interval)
+    0.28
+    """
+    tops = _named(dag, _COMPILED)
+    wrote = dag.events.named(dag.events.symbols.searched(_GENERATED)) & dag.events.is_device
+    if not tops.any() and not wrote.any():
+        return 0.0
+    work = device_work(dag, window)
+    if len(work.event):
+        within = under_mask(dag, tops)
+        replayed = under_mask(dag, graph_launches(dag))
+        if (wrote & replayed)[work.event].any():
+            within |= replayed
+        dur_ns = work.dur_ns
+        return float(dur_ns[(within | wrote)[work.event]].sum() / max(dur_ns.sum(), 1))
+    # The own time of operators; those that run while torch.compile traces compute nothing.
+    compiles = _named(dag, _COMPILES)
+    computes = dag.events.kind == EventKind.OP
+    computes &= ~compiles & ~under_mask(dag, compiles)
+    found = host_work(dag, window)
+    found = found.take(computes[found.event])
+    own_ns = np.zeros(len(dag.events), dtype=np.int64)
+    own_ns[found.event] = found.dur_ns
+    parent = dag.parent[found.event]
+    np.subtract.at(own_ns, parent[parent >= 0], found.dur_ns[parent >= 0])
+    own_ns = np.where(computes, np.maximum(own_ns, 0), 0)
+    return float(own_ns[tops | under_mask(dag, tops)].sum() / max(own_ns.sum(), 1))
+
+
+def is_replayed(dag: Dag, window: Window) -> bool:
+    """Whether most device time of a window comes from captured graphs."""
+    tops = graph_launches(dag)
+    if not tops.any():
+        return False
+    work = device_work(dag, window)
+    replayed_ns = work.dur_ns[under_mask(dag, tops)[work.event]].sum()
+    return bool(replayed_ns > _COMPILED_WORK_MOST * work.dur_ns.sum())
+
+
+def can_capture(dag: Dag, window: Window) -> bool:
+    """Whether launches of CUDA or HIP could be captured as a graph.
+
+    Not if most device time is of captured graphs already, or if the trace captures one.
+    """
+    calls = np.zeros(len(dag.events), dtype=bool)
+    calls[dag.launch[dag.launch >= 0]] = True
+    launches = (calls & _named(dag, _HAS_GRAPHS)).any()
+    captures = _named(dag, CAPTURE_BEGINS).any()
+    return bool(launches and not captures and not is_replayed(dag, window))
+
+
+def _named(dag: Dag, pattern: re.Pattern[str]) -> Bools:
+    """Whether each event is a host event with such a name."""
+    named: Bools = dag.events.named(dag.events.symbols.searched(pattern))
+    return named & among(dag.events.kind, HOST_KINDS)

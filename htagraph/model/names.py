@@ -1,0 +1,78 @@
+"""Names of what the autograd engine runs.
+
+Categories of events and flow points that mean something of their own.
+
+Names of sampled series that are clocks of a device.
+
+Metrics of kernels that another profiler measured: columns of events whose name begins so.
+
+Names that mark the steps of a trace: those of the profiler, and those of serving engines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from htagraph.model.events import EventTable, SparseColumn
+
+AUTOGRAD_FUNCTION = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$|AccumulateGrad$")
+"""Functions of the backward pass: ``AddmmBackward0``, and what evaluates them."""
+
+
+CRITICAL_PATH = "critical_path"
+"""A path that was written into a trace; no part of what ran when it is read again."""
+
+FORWARD_BACKWARD = "fwdbwd"
+"""From a forward operator to its backward operator; PyTorch's profiler writes them."""
+
+TENSOR_DEPENDENCY = "tensor dependency"
+"""From the operator that wrote a tensor to one that reads it; an execution trace knows them."""
+
+
+SM_CLOCK = re.compile(
+    r"^clocks(\.current)?\.sm$|^pclk$|^SMCLK$|^DCGM_FI_DEV_SM_CLOCK$|^gfx_0_clk$", re.IGNORECASE
+)
+"""Series with the clock of multiprocessors in MHz: of ``nvidia-smi --query-gpu``, its ``dmon``,
+``dcgmi dmon -e 100``, the DCGM exporter, and ``amd-smi metric -c``."""
+MEMORY_CLOCK = re.compile(
+    r"^clocks(\.current)?\.mem(ory)?$|^mclk$|^MMCLK$|^DCGM_FI_DEV_MEM_CLOCK$|^mem_0_clk$",
+    re.IGNORECASE,
+)
+"""The same of memory: ``dcgmi dmon -e 101``."""
+
+
+NCU = "ncu."
+"""Before the name of each metric of Nsight Compute; a value is in bytes, ns, or per second."""
+
+
+def ncu_columns(events: EventTable) -> Mapping[str, SparseColumn]:
+    """Columns of the metrics of Nsight Compute, by the name of the metric."""
+    return {
+        name.removeprefix(NCU): column
+        for name, column in events.columns.items()
+        if name.startswith(NCU)
+    }
+
+
+PROFILER_STEP = re.compile(r"^ProfilerStep\s*#(\d+)")
+"""Name of a step of ``profiler.step()``: ``ProfilerStep#12``."""
+
+STEP_MARKERS = {
+    "profiler step": PROFILER_STEP,
+    "serving marker": re.compile(
+        r"^(execute_\w+|step\[\w+)|^execute_model|^(Prefill|Decode|EXTEND|DECODE)\b"
+    ),
+}
+"""Patterns of host ranges that are steps, by what marks them; the first that a trace has counts."""
+
+
+def step_number(name: str) -> int:
+    """Number of a step of the profiler; -1 for any other name."""
+    found = PROFILER_STEP.fullmatch(name)
+    return int(found[1]) if found else -1
+
+
+def without_step_number(name: str) -> str:
+    """The name that all steps of the profiler share; any other name stays."""
+    return "ProfilerStep" if PROFILER_STEP.fullmatch(name) else name

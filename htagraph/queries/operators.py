@@ -1,0 +1,262 @@
+"""Inclusive and exclusive time of operators on host and device, by name or where they ran.
+
+Call tree: operators, API calls and annotations by the chain of names above them.
+
+Time under annotations of the host, or under their projections onto the device.
+
+Execution nodes: what an execution trace records of operators.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.arrays.ancestors import depths, nearest, sums_under
+from htagraph.arrays.codes import gather
+from htagraph.arrays.distribution import distribution
+from htagraph.arrays.intervals import sum_by_code, union
+from htagraph.errors import GraphError
+from htagraph.explain.self_time import self_time
+from htagraph.lookup.attribution import innermost, innermost_at, spelling
+from htagraph.lookup.windowed import Clipped, clipped, device_work, host_work
+from htagraph.lookup.work_groups import BY_LAUNCH, named
+from htagraph.model.answers import (
+    ANNOTATION_BREAKDOWN,
+    EXECUTION_NODES,
+    OPERATOR_BREAKDOWN,
+    OPERATOR_TREE,
+)
+from htagraph.model.arrays import I64
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.schema import categorical
+from htagraph.model.symbols import alphabetical
+from htagraph.model.window import Window
+
+
+def operator_breakdown(dag: Dag, window: Window, *, by: str = "name") -> pd.DataFrame:
+    """Operators, API calls and annotations by group, with their host time and device time.
+
+    ::
+
+        cpu 1    | [aten::linear [aten::mm [launch >a]]    ]   its own time is what mm leaves
+        stream 7 |                       [gemm <a         ]    under linear, mm and launch
+
+    The operator of gemm is mm. `by`: a ``shape`` is that of the innermost operator's inputs; others
+    are the groups of `kernel_breakdown`. A group with events of several kinds has a row for each.
+    Most own host time first. If events of a thread overlap without nesting, the one that began last
+    is innermost.
+    """
+    host, work, events = host_work(dag, window), device_work(dag, window), dag.events
+    n_kinds = len(EventKind)
+    groups = named(dag, host.event) if by == "name" else BY_LAUNCH[by](dag, host.event)
+    codes, code = np.unique(groups.code * n_kinds + events.kind[host.event], return_inverse=True)
+    n = len(codes)
+    of_event = np.full(len(events), -1, dtype=np.int64)
+    of_event[host.event] = code
+    n_lanes = max(len(events.lanes), 1)
+    # The union counts recursive calls once.
+    running = union(code * n_lanes + events.lane[host.event], host.start_ns, host.end_ns)
+    launch = dag.launch[work.event].astype(np.int64)
+    # The launch of work that began before the window may not be in it.
+    launch = np.where(gather(of_event, launch) >= 0, launch, -1)
+    direct = launch >= 0
+    count = np.bincount(launch[direct], minlength=len(events))
+    time = sum_by_code(launch[direct], work.dur_ns[direct], len(events))
+    owner = innermost(dag, launch, (EventKind.OP, EventKind.ANNOTATION))
+    owner = np.where(gather(of_event, owner) >= 0, owner, launch)
+    frame = OPERATOR_BREAKDOWN.frame(
+        {
+            "name": groups.names[codes // n_kinds],
+            "kind": categorical(codes % n_kinds, EventKind.labels()),
+            "n_calls": np.bincount(code, minlength=n),
+            "host_ns": sum_by_code(running.group // n_lanes, running.end - running.start, n),
+            "self_ns": sum_by_code(code, self_time(dag, window, host)[host.event], n),
+            "n_kernels": sums_under(dag.parent, of_event, count, n),
+            "device_ns": sums_under(dag.parent, of_event, time, n),
+            "self_device_ns": sum_by_code(of_event[owner[direct]], work.dur_ns[direct], n),
+        }
+    )
+    if int(frame["self_device_ns"].sum()) != int(work.dur_ns[direct].sum()):
+        raise GraphError("device time by operator does not add up.")
+    return frame.sort_values(
+        ["self_ns", "host_ns", "name"], ascending=[False, False, True], ignore_index=True
+    )
+
+
+def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataFrame:
+    """Call tree: one row per chain of names, with its calls and times.
+
+    `max_depth`: deeper calls are counted with their callers. By level, then by parent, longest
+    first: parents are before their children.
+    """
+    host, work, events = host_work(dag, window), device_work(dag, window), dag.events
+    depth = np.zeros(len(events), dtype=np.int64)
+    depth[host.event] = depths(dag.parent, host.event)
+    time = np.zeros(len(events), dtype=np.int64)
+    time[host.event] = host.dur_ns
+    node_of = np.full(len(events), -1, dtype=np.int64)
+    parents, names, levels, n = [], [], [], 0
+    for level in range(1, min(int(depth.max(initial=0)), max_depth + 1) + 1):
+        rows = host.event[depth[host.event] == level]
+        parent = gather(node_of, dag.parent[rows])
+        key = (parent + 1) * max(len(events.symbols), 1) + events.name[rows]
+        found, number = np.unique(key, return_inverse=True)
+        number, found = _longest_first(dag, found, number, time[rows])
+        node_of[rows] = n + number
+        above, name = np.divmod(found, max(len(events.symbols), 1))
+        parents.append(above - 1)
+        names.append(name)
+        levels.append(np.full(len(found), level - 1))
+        n += len(found)
+    return _tree_frame(dag, window, (host, work), _Nodes(node_of, parents, names, levels, n))
+
+
+def _longest_first(dag: Dag, key: I64, number: I64, time: I64) -> tuple[I64, I64]:
+    """Numbers and keys of the nodes of a level, reordered by parent, then time, then name."""
+    parent, name = np.divmod(key, len(dag.events.symbols))
+    order = np.lexsort((spelling(dag)[name], -sum_by_code(number, time, len(key)), parent))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place[number], key[order]
+
+
+class _Nodes:
+    """Nodes of a call tree by level, and the node of each event."""
+
+    def __init__(
+        self, of_event: I64, parents: list[I64], names: list[I64], levels: list[I64], n: int
+    ) -> None:
+        none = [np.empty(0, dtype=np.int64)]
+        self.of_event, self.n = of_event, n
+        self.parent = np.concatenate(none + parents)
+        self.name = np.concatenate(none + names)
+        self.depth = np.concatenate(none + levels)
+
+
+def _tree_frame(
+    dag: Dag, window: Window, found: tuple[Clipped, Clipped], nodes: _Nodes
+) -> pd.DataFrame:
+    """The answer, with times of host events and device work."""
+    host, work = found
+    node, own = nodes.of_event[host.event], self_time(dag, window, host)[host.event]
+    kept = node >= 0
+    launch = dag.launch[work.event].astype(np.int64)
+    at = gather(nodes.of_event, nearest(dag.parent, launch, nodes.of_event >= 0))
+    n_kernels = np.bincount(at[at >= 0], minlength=nodes.n)
+    device_ns = sum_by_code(at[at >= 0], work.dur_ns[at >= 0], nodes.n)
+    for deep in range(int(nodes.depth.max(initial=0)), 0, -1):
+        rows = np.flatnonzero(nodes.depth == deep)
+        np.add.at(n_kernels, nodes.parent[rows], n_kernels[rows])
+        np.add.at(device_ns, nodes.parent[rows], device_ns[rows])
+    return OPERATOR_TREE.frame(
+        {
+            "node": np.arange(nodes.n),
+            "parent": nodes.parent,
+            "depth": nodes.depth,
+            "name": dag.events.symbols.array[nodes.name],
+            "n_calls": np.bincount(node[kept], minlength=nodes.n),
+            "host_ns": sum_by_code(node[kept], host.dur_ns[kept], nodes.n),
+            "self_ns": sum_by_code(node[kept], own[kept], nodes.n),
+            "n_kernels": n_kernels,
+            "device_ns": device_ns,
+        }
+    )
+
+
+def annotation_breakdown(
+    dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*", on: str = "host"
+) -> pd.DataFrame:
+    """Annotated ranges by name, with their device work.
+
+    ::
+
+        cpu 1    | {## forward ##  [launch >a]   }
+        stream 7 |                        [gemm <a        ]     of ## forward ##, whenever it runs
+
+    `window`: times are clipped to it. `on`: on the host, device work belongs to the annotations it
+    was launched in. On the device, ranges are the profiler's projections (``gpu_user_annotation``),
+    which on one stream last from the first to the last work launched in an annotation; work that
+    begins in them on that stream belongs to them. Most device time first. ``self_device_ns`` adds
+    up, over all annotations, to the device time in any.
+    """
+    events, work = dag.events, device_work(dag, window)
+    kind = EventKind.ANNOTATION if on == "host" else EventKind.DEVICE_ANNOTATION
+    every = np.flatnonzero(events.kind == kind)
+    if on == "host":
+        own, parent = innermost(dag, work.event, (kind,)), dag.parent.astype(np.int64)
+    else:
+        lane = events.lane[work.event].astype(np.int64)
+        own, parent = innermost_at(dag, every, lane, events.ts_ns[work.event])
+    inside = own >= 0
+    code = np.where(events.kind == kind, events.name, -1).astype(np.int64)
+    n_kernels, device_ns, self_ns = _device_time(own[inside], work.dur_ns[inside], code, parent)
+    wanted = events.symbols.named(name)[events.name[every]]
+    ranges = clipped(dag, every[wanted], window)
+    lengths = distribution(events.name[ranges.event].astype(np.int64), ranges.dur_ns)
+    names = events.symbols.array[lengths.group]
+    rows = np.lexsort((alphabetical(names)[1], -lengths.total, -device_ns[lengths.group]))
+    group = lengths.group[rows]
+    return ANNOTATION_BREAKDOWN.frame(
+        {
+            "name": names[rows],
+            "n_ranges": lengths.n[rows],
+            "sum_ns": lengths.total[rows],
+            "mean_ns": lengths.mean[rows],
+            "std_ns": lengths.deviation[rows],
+            "min_ns": lengths.smallest[rows],
+            "max_ns": lengths.largest[rows],
+            "n_kernels": n_kernels[group],
+            "device_ns": device_ns[group],
+            "self_device_ns": self_ns[group],
+            "device_share": device_ns[group] / max(int(work.dur_ns.sum()), 1),
+        }
+    )
+
+
+def _device_time(own: I64, dur_ns: I64, code: I64, parent: I64) -> tuple[I64, I64, I64]:
+    """Count, time and own time of device work by symbol, from the innermost range of each piece."""
+    n = int(code.max(initial=-1)) + 1
+    count, time = np.bincount(own, minlength=len(code)), sum_by_code(own, dur_ns, len(code))
+    self_ns = sum_by_code(code[count > 0], time[count > 0], n)
+    if int(self_ns.sum()) != int(dur_ns.sum()):
+        raise GraphError("device time by innermost annotation does not add up.")
+    return sums_under(parent, code, count, n), sums_under(parent, code, time, n), self_ns
+
+
+def execution_nodes(dag: Dag, window: Window) -> pd.DataFrame:
+    """Operators and annotations in the window, each with its node of the execution trace.
+
+    By start, then by node. Empty if no execution trace was added.
+    """
+    events = dag.events
+    known = events.columns.get("execution_node")
+    rows = clipped(dag, np.empty(0, np.int64) if known is None else known.event, window).event
+    node = events.column("execution_node")[rows]
+    order = np.lexsort((node, events.ts_ns[rows]))
+    rows = rows[order]
+
+    def text(column: str) -> npt.NDArray[Any]:
+        codes = events.column(column)[rows]
+        return np.array([events.symbols.texts[code] for code in codes.tolist()], dtype=object)
+
+    return EXECUTION_NODES.frame(
+        {
+            "event": rows,
+            "name": events.names(rows),
+            "node": node[order],
+            "record_function": np.maximum(events.column("record_function")[rows], -1),
+            "n_inputs": events.column("tensor_inputs")[rows],
+            "n_outputs": events.column("tensor_outputs")[rows],
+            "op_schema": text("op_schema"),
+            "input_shapes": text("input_shapes"),
+            "input_types": text("input_types"),
+            "output_shapes": text("output_shapes"),
+            "output_types": text("output_types"),
+        }
+    )

@@ -1,1 +1,0 @@
-"""Logs that nvidia-smi, DCGM or amd-smi wrote while a trace was recorded."""

@@ -1,1 +1,0 @@
-"""Tables of Nsight Compute: metrics of kernels, as ``ncu --csv`` prints them."""

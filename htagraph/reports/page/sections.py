@@ -1,0 +1,326 @@
+"""Sections that the page of a rank and the page of a job share; without rows they are left out.
+
+What a page asks a rank; of a job all ranks once, and one again for what is shown over time.
+
+The sections on the critical path and on what helps, of the page of a rank and of a job.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from htagraph.arrays.codes import largest
+from htagraph.errors import IncompleteTraceWarning, TraceLimitError
+from htagraph.findings.path import CriticalPath
+from htagraph.job.job import Job
+from htagraph.job.path import JobPath
+from htagraph.job.ranks import Work
+from htagraph.model import answers, frames
+from htagraph.model.columns import schema_of
+from htagraph.model.kinds import bound_in_words
+from htagraph.reports import plots
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.markdown import lost_slots
+from htagraph.reports.page.html_tables import KEPT_ROWS
+from htagraph.reports.page.panels import Panel, Section
+from htagraph.reports.plots.drawing import Drawing, drawing
+from htagraph.reports.summary import Summary
+from htagraph.reports.what_helps import ALONE, NOT_MATCHED, NOT_REPLAYED, UNCHANGED
+from htagraph.run.graph import TraceGraph
+
+_MAX_RANKS = 16
+"""Ranks whose kernels and launches are drawn: chosen, as each needs rows of its own in figures."""
+
+_QUESTIONS = ("idle_time", "overlap", "exposed_communication", "step_times")
+
+Frames = Mapping[str, "pd.DataFrame"]
+
+
+def asked(graph: TraceGraph) -> dict[str, pd.DataFrame]:
+    """Answers of one rank; the page of a job shows them of several."""
+    found = {name: _if_it_fits(graph, name) for name in _QUESTIONS}
+    return found | {"kernels by name": graph.kernel_breakdown(by="name")}
+
+
+def _asked_of_job(graph: TraceGraph) -> dict[str, pd.DataFrame]:
+    """The same, and what inferred waits rest on."""
+    return asked(graph) | {"inferences": graph.inferences()}
+
+
+def _if_it_fits(graph: TraceGraph, question: str) -> pd.DataFrame:
+    """The answer to a question; without rows, with a warning, if it would need too much memory."""
+    try:
+        return graph.ask(question)
+    except TraceLimitError as exc:
+        warnings.warn(f"The page has no {question}: {exc}", IncompleteTraceWarning, stacklevel=2)
+        return schema_of(question).empty()
+
+
+def asked_over_time(graph: TraceGraph) -> dict[str, pd.DataFrame]:
+    """Answers that are drawn over time, or are too many to show of several ranks."""
+    return {
+        "launch_stats": graph.launch_stats(),
+        "queue_length": graph.counters(name="queue_length"),
+        "queue_blocked": graph.queue_blocked(),
+        "memory_bandwidth": graph.counters(name="memory_bandwidth"),
+        "sampled_counters": graph.sampled_counters(),
+        "sampled_counters by time": graph.sampled_counters(by="time"),
+    }
+
+
+def _over_time(graph: TraceGraph) -> dict[str, pd.DataFrame]:
+    """The same; times count from the start of the window."""
+    found = asked_over_time(graph)
+    return {name: _moved(frame, -graph.interval.start_ns) for name, frame in found.items()}
+
+
+def _moved(frame: pd.DataFrame, by_ns: int) -> pd.DataFrame:
+    """Answer at another time."""
+    names = [name for name in ("start_ns", "ts_ns") if name in frame.columns]
+    return frame.assign(**{name: frame[name] + by_ns for name in names})
+
+
+def job_page_work(n_ranks: int) -> tuple[Work, ...]:
+    """The work on every rank of a job that its page needs; none if it shows only some of them."""
+    return (_asked_of_job,) if n_ranks <= _MAX_RANKS else ()
+
+
+def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:
+    """Answer of one rank, in common time, with a column ``rank`` in front."""
+    names = [name for name in ("start_ns", "ts_ns") if name in frame.columns]
+    out = frame.assign(**{name: job.clock(rank).to_common(frame[name]) for name in names})
+    out.insert(0, "rank", np.int64(rank))
+    return out
+
+
+def answers_of(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
+    """Answers of some ranks, each with a column ``rank``, in common time."""
+    by_rank = job.map(dict.fromkeys(ranks, _asked_of_job))
+    return {
+        name: pd.concat(
+            [_in_common_time(found[name], job, rank) for rank, found in by_rank.items()],
+            ignore_index=True,
+        )
+        for name in next(iter(by_rank.values()), {})
+    }
+
+
+@dataclass(frozen=True)
+class RankAnswers:
+    """Answers of the ranks that a page shows."""
+
+    ranks: tuple[int, ...]  # All, or those with most of the path and the latest
+    by_rank: Frames  # By question, with a column ``rank``, in common time
+    over_time: Frames  # Of the rank with most of the path, in common time
+
+    @classmethod
+    def of(cls, summary: JobSummary) -> RankAnswers:
+        """Ask them."""
+        job, main_rank = summary.job, summary.main_rank
+        ranks = sorted(summary.ranks_by_interest()[:_MAX_RANKS])
+        over_time = job.map({main_rank: _over_time})[main_rank]
+        start_ns = summary.path.start_ns
+        moved = {name: _moved(frame, start_ns) for name, frame in over_time.items()}
+        return cls(tuple(ranks), answers_of(job, ranks), moved)
+
+
+def _of_rank(rank: int, figure: Drawing) -> Drawing:
+    """Figure with its rank in the title; unchanged for rank -1."""
+    if rank >= 0:
+        figure.layout["title"]["text"] = f"Rank {rank}: {figure.title}"
+    return figure
+
+
+def _largest(frame: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Rows by a time, the longest first."""
+    return frame.sort_values(by, ascending=False, kind="stable", ignore_index=True)
+
+
+def devices_section(
+    devices: pd.DataFrame,
+    idle: pd.DataFrame,
+    used: pd.DataFrame,
+    over_time: Frames,
+    losses: pd.DataFrame | None = None,
+    *,
+    origin_ns: int,
+    rank: int = -1,
+) -> Section:
+    """Section on what devices spend their time on, how full they are, and why they are idle.
+
+    `over_time`: with ``sampled_counters``: of one rank, of a job `rank`. `origin_ns`: start of the
+    window.
+    """
+    sampled = over_time["sampled_counters by time"]
+    lost = answers.UTILIZATION_LOSSES.empty() if losses is None else lost_slots(losses)
+    samples = drawing(plots.sampled_counters, sampled, origin_ns=origin_ns)
+    panels = (
+        Panel(
+            "temporal-breakdown",
+            drawing(plots.temporal_breakdown, devices),
+            devices,
+            answers.TEMPORAL_BREAKDOWN,
+        ),
+        Panel(
+            "idle-time",
+            drawing(plots.idle_time, idle),
+            _largest(idle, "idle_ns"),
+            answers.IDLE_TIME,
+        ),
+        Panel("utilization", drawing(plots.utilization, used), used, answers.UTILIZATION),
+        Panel(
+            "utilization-losses",
+            None,
+            lost,
+            answers.UTILIZATION_LOSSES,
+            "Which kernels leave the device empty",
+        ),
+        Panel(
+            "sampled-counters",
+            _of_rank(rank, samples),
+            over_time["sampled_counters"],
+            answers.SAMPLED_COUNTERS,
+        ),
+    )
+    intro = (
+        "Where work overlaps, compute counts before communication, and communication before "
+        "copies. Idle time is charged to what the next work had to wait for. How full a device is "
+        "while a kernel runs is estimated from launch geometry."
+    )
+    return Section("devices", "Devices", intro, panels)
+
+
+def communication_section(found: Frames) -> Section:
+    """Section on communication; of a job, frames have a column ``rank``."""
+    overlap, exposed = found["overlap"], _largest(found["exposed_communication"], "exposed_ns")
+    drawn, schema = drawing(plots.exposed_communication, exposed), answers.EXPOSED_COMMUNICATION
+    is_some = bool(overlap["communication_ns"].any())
+    panels = (
+        Panel("overlap", drawing(plots.overlap, overlap), overlap, answers.OVERLAP),
+        Panel("exposed-communication", drawn, exposed, schema),
+    )
+    intro = "Exposed communication is communication while nothing computes on the device."
+    if "rank" in overlap.columns:
+        intro += " Waiting for a late rank counts as communication here."
+    return Section("communication", "Communication", intro, panels if is_some else ())
+
+
+def kernels_section(by_name: pd.DataFrame, across: Panel | None = None) -> Section:
+    """Section on kernels: those with most time, and how much ranks differ."""
+    drawn = drawing(plots.top_kernels, by_name)
+    kernels = Panel("top-kernels", drawn, by_name, answers.KERNEL_BREAKDOWN)
+    return Section("kernels", "Kernels", "", (kernels, across) if across else (kernels,))
+
+
+def launches_section(over_time: Frames, origin_ns: int, *, rank: int = -1) -> Section:
+    """Section on launches, the queue and copies of one rank; of a job, of `rank`.
+
+    `origin_ns`: start of the window.
+    """
+    launches, queue, copies = (
+        over_time[name] for name in ("launch_stats", "queue_length", "memory_bandwidth")
+    )
+    length = drawing(plots.queue_length, queue, origin_ns=origin_ns)
+    moved = drawing(plots.memory_bandwidth, copies, origin_ns=origin_ns)
+    panels = (
+        Panel(
+            "launch-stats",
+            _of_rank(rank, drawing(plots.launch_stats, launches)),
+            _largest(launches, "launch_ns"),
+            answers.LAUNCH_STATS,
+        ),
+        Panel(
+            "queue-length",
+            _of_rank(rank, length),
+            over_time["queue_blocked"],
+            answers.QUEUE_BLOCKED,
+        ),
+        Panel("memory-bandwidth", _of_rank(rank, moved), copies, answers.COUNTERS),
+    )
+    intro = (
+        "A launch that takes longer than its work leaves the device idle; while the queue is never "
+        "empty, the device stays busy whatever the host does."
+    )
+    return Section("launches", "Launches and copies", intro, panels)
+
+
+_INTRO = (
+    "The chain of waits that decides how long this takes; only a shorter path makes it shorter. "
+    "Click a segment to see what it is; select a stretch to zoom, double-click to zoom out."
+)
+_INTRO_OF_JOB = (
+    " Where a rank waits in a collective, the path continues on the rank that arrived last."
+)
+_COLUMNS = frames.SEGMENTS.first.split()
+
+
+def path_section(summary: Summary | JobSummary) -> Section:
+    """Section on the critical path over time."""
+    path = summary.path
+    intro = _INTRO + (_INTRO_OF_JOB if isinstance(path, JobPath) else "")
+    panel = _of_job(path) if isinstance(path, JobPath) else _path_section_of_rank(path)
+    return Section("path", "Critical path", intro, (panel,), is_folded=False)
+
+
+def _of_job(path: JobPath) -> Panel:
+    """Panel with the segments of a job, drawn over time and listed longest first."""
+    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
+    return Panel(
+        "job-path",
+        drawing(plots.job_path_timeline, path),
+        longest[["rank", *_COLUMNS]],
+        frames.JOB_SEGMENTS,
+        segments=tuple(longest.index[:KEPT_ROWS].tolist()),
+        verb="path",
+        is_folded=True,
+    )
+
+
+def _path_section_of_rank(path: CriticalPath) -> Panel:
+    """The same of a rank."""
+    rows = largest(path.durations_ns, min(path.n_segments, KEPT_ROWS))
+    return Panel(
+        "critical-path-timeline",
+        drawing(plots.critical_path_timeline, path),
+        path.segments_at(rows)[_COLUMNS],
+        frames.SEGMENTS,
+        n_rows=path.n_segments,
+        segments=tuple(rows.tolist()),
+        verb="path",
+        is_folded=True,
+    )
+
+
+def help_section(summary: Summary | JobSummary) -> Section:
+    """Section on what would help: each change alone, or why none is listed."""
+    helpful, verdict = summary.first_changes, summary.verdict
+    panel = Panel("what-helps", None, helpful, frames.FIRST_CHANGES)
+    is_replayed = isinstance(summary, Summary) or summary.is_replayed
+    said = f"{ALONE} {verdict.rests_on}".strip() if len(helpful) else UNCHANGED
+    why_not = NOT_MATCHED if isinstance(summary, JobSummary) and summary.job.alone else NOT_REPLAYED
+    intro = said if is_replayed else why_not
+    return Section("help", "What would help", intro, (panel,), is_folded=False)
+
+
+def numbers_section(summary: Summary | JobSummary) -> Section:
+    """Section on the time of the path by bound, name and operator; of a job also by rank."""
+    by = {"bound": summary.by_bound, "name": summary.by_name, "op": summary.by_op}
+    if isinstance(summary, JobSummary):
+        by = {"rank": summary.by_rank, **by}
+    headings = {"rank": "Ranks", "bound": "Bounds", "name": "What ran", "op": "Operators"}
+    panels = [_groups(frame, name, f"{headings[name]} on the path") for name, frame in by.items()]
+    intro = f"Each table adds up to the path. {summary.inferred}".strip()
+    first = summary.by_bound["share"].head(2)
+    fact = " and ".join(f"{share:.0%} {bound_in_words(str(name))}" for name, share in first.items())
+    return Section("numbers", "Critical path in numbers", intro, tuple(panels), fact)
+
+
+def _groups(frame: pd.DataFrame, by: str, heading: str) -> Panel:
+    """Panel on the path by group."""
+    named = frame.rename_axis(by).reset_index().replace({"op": {"": "(no operator)"}})
+    return Panel(f"path-{by}s", None, named, frames.BREAKDOWN, heading)
