@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from htagraph.readers.content import content_of
 
 import htagraph as hg
 from htagraph.model.progress import Progress
+from htagraph.readers.byte_stream import content_of
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto import pieces
 from htagraph.readers.kineto.reader import load_file
