@@ -236,10 +236,7 @@ def test_a_killed_verdict_continues_with_the_parts_that_are_left(tmp_path):
 @pytest.mark.public
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of addresses differ")
 def test_a_trace_larger_than_memory_gets_its_verdict(tmp_path):
-    """500 MB of text in 2.2 GB of addresses, of which libraries take 1.7.
-
-    What keeps parts is named first: who interrupts a report does not see its end.
-    """
+    """500 MB of text in 2.2 GB of addresses, of which libraries take 1.7."""
     source = located("hta/nccl_parser_config") / "nccl_data.json.gz"
     file = write_tiled(tmp_path, 500, source)
 
