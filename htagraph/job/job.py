@@ -120,7 +120,7 @@ Pinned by `test_loading.py::test_a_notebook_lists_32_ranks`.
 _REPLAYED_EVENTS = 4_000_000
 """Events of all ranks up to which a report replays them. A limit of memory and time, chosen.
 
-Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
+Documented in `docs/limits.md`; `tests/hostile/test_damage.py` compares.
 """
 
 _EVENTS_OF_A_RANK = 4_000
