@@ -78,7 +78,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.queries.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
-from htagraph.replay.changes import Balance
+from htagraph.replay.changes import balance
 from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.run.graph import TraceGraph
@@ -686,7 +686,7 @@ class Job(Questions):
                 path.segments,
                 attributed,
                 charges,
-                balance=Balance(rehearsal.token_surplus),
+                balance=balance(rehearsal.token_surplus),
                 machines=timeline.late_hosts,
             )
 

@@ -21,9 +21,9 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
-from htagraph.replay.changes import Change, OnRank, TokenSurplus
+from htagraph.replay.changes import Change, TokenSurplus
 from htagraph.replay.charges import Charges, EdgeTimes
-from htagraph.replay.collective_changes import Equalise
+from htagraph.replay.collective_changes import equalise
 from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
 from htagraph.replay.rehearsal import Run, Saving, run_to_run_ns, step_spread
@@ -235,7 +235,7 @@ class JobRehearsal:
         )
         for rank in sorted(late - overfull):
             draft, one = self._draft(rank, Assumption.AS_BOUND), self.ranks[rank]
-            Equalise().apply(draft)
+            equalise().apply(draft)
             shorter = np.maximum(one.replay.weight_ns - draft.weight_ns, 0)
             spared_ns = np.bincount(
                 one.replay.row[one.replay.row >= 0],
@@ -319,7 +319,7 @@ def replay_requests(
 
 def _make(change: Change, drafts: Mapping[int, Draft]) -> None:
     """Make a change on every rank that has what it names; raise if none has."""
-    if isinstance(change, OnRank):
+    if change.rank is not None:
         if change.rank not in drafts:
             hint = f"the job has {', '.join(map(str, drafts))}."
             raise QueryError(f"there is no rank {change.rank} to change.", hint=hint)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -177,14 +178,14 @@ class Draft:
         self.is_out = np.zeros(len(dag.events), dtype=bool)
         """Whether each event was removed."""
 
-    def once(self, of: object, find: Callable[[], Found]) -> Found:
+    def once(self, of: object, find: partial[Found]) -> Found:
         """What a change finds in the recorded run, for the next drafts of the same change too.
 
         It may depend on whether the assumption is `Assumption.RIGID`, not on lags.
         """
-        kept: dict[tuple[int, bool], tuple[object, Found]]
+        kept: dict[tuple[object, int, bool], tuple[object, Found]]
         kept = self.replay.once("of changes", dict)
-        key = id(of), self.assumption is Assumption.RIGID
+        key = find.func, id(of), self.assumption is Assumption.RIGID
         known = kept.get(key)
         if known is None:
             for first in list(kept)[: 1 - _N_KEPT]:
@@ -312,6 +313,19 @@ class Draft:
         self.scale(parts, 0.0)
         row, left = parts.row, 1 - parts.share
         self.extra_ns[row] = np.rint(self.extra_ns[row] * left).astype(np.int64)
+
+    def multiply(self, rows: I64, by: float | F64) -> None:
+        """Make edges and their unknown waits longer or shorter by a factor."""
+        for part in (self.lag_ns, self.extra_ns):
+            part[rows] = np.rint(part[rows] * by).astype(np.int64)
+
+    def shorten(self, spared: I64 | F64) -> None:
+        """Take time off edges, but for transfers: not the rank alone controls these."""
+        replay = self.replay
+        spared[self.transfers.row] = 0
+        rows = np.flatnonzero((spared > 0) & (self.lag_ns != DROPPED))
+        elapsed = replay.ts_ns[replay.head[rows]] - replay.ts_ns[replay.tail[rows]]
+        self.multiply(rows, 1 - spared[rows] / elapsed)
 
     def clear(self, rows: I64) -> None:
         """Make edges take no time."""

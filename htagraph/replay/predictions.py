@@ -19,7 +19,7 @@ from htagraph.model.progress import counted
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.candidates import Candidate
-from htagraph.replay.changes import Change, OnRank, Without, slug
+from htagraph.replay.changes import Change, slug
 from htagraph.replay.charges import Charges, EdgeTimes
 from htagraph.replay.rehearsal import Saving
 
@@ -114,10 +114,10 @@ class Trials(Generic[Replayer]):
         for one in self._causes:
             if (one.candidate.cause, one.candidate.rank) == (cause, rank):
                 return one.candidate.changes
-        gone = self.charges.without(Cause(cause))
-        if not len(gone.row):
+        charged = self.charges.of_cause(Cause(cause))
+        if not len(charged.row):
             raise QueryError(f"no time of the run is charged to {cause}.", hint="see verdict().")
-        return (gone,)
+        return (charged.gone(cause),)
 
     def next_causes(self, cause: str, rank: int = -1) -> dict[Cause, int]:
         """Time of the path by cause in the run without a cause, most first."""
@@ -139,9 +139,8 @@ class Trials(Generic[Replayer]):
         """
         made: list[Change] = []
         for one in changes:
-            inner = one.change if isinstance(one, OnRank) else one
-            alone = self._named(inner.cause).changes if isinstance(inner, Without) else (inner,)
-            made += (each.on_rank(one.rank) for each in alone) if isinstance(one, OnRank) else alone
+            alone = self._named(str(one.args[0])).changes if one.name == "without" else (one,)
+            made += alone if one.rank is None else (each.on_rank(one.rank) for each in alone)
         return tuple(made)
 
     def cost(self, cause: str, charged: pd.DataFrame) -> Saving:

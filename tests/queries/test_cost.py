@@ -13,7 +13,7 @@ import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.model.kinds import EventKind
 from htagraph.queries.cost import cost
-from htagraph.replay.changes import Remove
+from htagraph.replay.changes import remove
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
 from htagraph.synth import timeline
@@ -118,7 +118,7 @@ def test_a_cost_is_the_replay_without_the_event(events, cut) -> None:
         rehearsal = Rehearsal(dag, part.interval)
         removal = Removal.of_events(dag, rehearsal.expected.replay, group, len(leaves))
         one_by_one = [
-            part.dur_ns - rehearsal.dur_ns(rehearsal.run([Remove(chosen)]).times_ns)
+            part.dur_ns - rehearsal.dur_ns(rehearsal.run([remove(chosen)]).times_ns)
             for chosen in (graph.select(where=f"event == {event}") for event in leaves)
         ]
 

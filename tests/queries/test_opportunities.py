@@ -9,7 +9,7 @@ import htagraph as hg
 from htagraph.queries import cost as room
 from htagraph.queries.cost import opportunities
 from htagraph.replay.candidates import Candidate
-from htagraph.replay.changes import Scale
+from htagraph.replay.changes import scale
 from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
@@ -65,7 +65,7 @@ def test_several_at_once_find_what_one_after_the_other_do(loading):
     """Large traces are replayed by two threads; what was found is not asked again."""
     rehearsal = Rehearsal(loading.dag, loading.interval)
     asked = [
-        Candidate("operator", name, (Scale(name, 0.5),), 0.5)
+        Candidate("operator", name, (scale(name, by=0.5),), 0.5)
         for name in ("aten::linear", "aten::addmm", "no such operator")
     ]
 

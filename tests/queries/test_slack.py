@@ -12,7 +12,7 @@ from htagraph.arrays.retime import retime
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
 from htagraph.queries.cost import slack
-from htagraph.replay.changes import Scale
+from htagraph.replay.changes import scale
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline
 from tests.real_traces import located
@@ -104,7 +104,7 @@ def test_work_that_takes_longer_than_its_float_makes_the_window_longer(program, 
     row = found.iloc[data.draw(st.integers(0, len(found) - 1))]
     rehearsal = Rehearsal(graph.dag, graph.interval)
     one = graph.select(where=f"event == {row['event']}")
-    run = rehearsal.run([Scale(one, by)])
+    run = rehearsal.run([scale(one, by=by)])
     more_ns = int(np.rint(row["dur_ns"] * by)) - int(row["dur_ns"])
 
     assert rehearsal.dur_ns(run.times_ns) - graph.dur_ns == max(
