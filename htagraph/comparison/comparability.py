@@ -25,18 +25,12 @@ from htagraph.model.labels import name_label
 
 _FEWEST_COMMON = 0.5
 """Share in common below which work differs: of time by name, of two runs; of calls, of two kinds of
-steps.
-
-Chosen, and documented in `docs/gate.md`. Pinned by
-`test_run_diff.py::test_another_model_has_few_names_in_common`.
-"""
+steps. Chosen, and documented in `docs/gate.md`. Pinned by test_run_diff."""
 
 
 _CONTAINED = 0.9
-"""Share of one run's time in names of the other from which that does the same and more.
-
-Chosen. Pinned by `test_run_diff.py::test_added_work_is_the_same_work_and_more`.
-"""
+"""Share of one run's time in names of the other from which that does the same and more. Chosen:
+test_run_diff."""
 
 Pairs = tuple[tuple[int, int], ...]
 """Kinds of steps that are compared, by their rows before and after."""
@@ -163,11 +157,8 @@ def _common(before: pd.Series, after: pd.Series) -> float | None:
 
 
 _FEWEST_SHARED = 0.5
-"""Share of the time that steps have to share: else they are compared as a whole.
-
-Chosen, as that of names in common. Pinned by
-`test_shared_work.py::test_steps_that_share_little_are_compared_as_a_whole`.
-"""
+"""Share of the time that steps have to share: else they are compared as a whole. Chosen, as that of
+names in common. Pinned by test_shared_work."""
 
 _N_NAMED = 2
 """Names that are left out and told; more is no sentence. Pinned by `test_shared_work.py`."""

@@ -20,10 +20,8 @@ from htagraph.model.units import human_duration, human_percent
 State = Literal["passed", "broken", "withheld"]
 
 DEFAULT_FAIL_ABOVE = 0.05
-"""Share by which a run may be slower than its baseline, by default.
-
-Documented in `docs/gate.md`. Pinned by `test_limits.py::test_five_percent_are_allowed_by_default`.
-"""
+"""Share by which a run may be slower than its baseline, by default. Documented in `docs/gate.md`.
+Pinned by test_limits."""
 
 _DAMAGED = "the recording is damaged"
 _ACCEPT = " Record it again, or check it as it is: --accept-damage."
@@ -40,10 +38,8 @@ NAMES = {
 RESULTS: dict[State, str] = {"passed": "passed", "broken": "failed", "withheld": "unknown"}
 
 _MOST_STEPS = 1_000
-"""Longest capture that a check suggests, in steps: a longer one is not practical.
-
-Chosen. Pinned by `test_limits.py::test_a_capture_is_suggested_up_to_a_thousand_steps`.
-"""
+"""Longest capture that a check suggests, in steps: a longer one is not practical. Chosen:
+test_limits."""
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,7 @@ from htagraph.model.kinds import Bound, EventKind
 from htagraph.run.graph import TraceGraph
 
 _N_ODD = 6
-"""Outlier steps that a profile names; the rest are counted.
-
-Chosen. Pinned by `test_samples.py::test_six_outlier_steps_are_named`.
-"""
+"""Outlier steps that a profile names; the rest are counted. Chosen: test_samples."""
 
 
 class Samples(NamedTuple):

@@ -205,10 +205,8 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
 Codes = npt.NDArray[np.integer]
 
 _N_PARTS = 200
-"""Parts of a run, each with one main cause (chosen): on a screen, a few pixels each.
-
-Pinned by `test_segment_causes.py::test_a_part_is_a_two_hundredth_of_the_run`.
-"""
+"""Parts of a run, each with one main cause (chosen): on a screen, a few pixels each. Pinned by
+test_segment_causes."""
 
 
 def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.DataFrame:

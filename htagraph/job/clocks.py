@@ -32,11 +32,8 @@ from htagraph.model.arrays import I64, brief
 from htagraph.model.job_answers import CLOCKS
 
 _ONE_CAPTURE_NS = 1_000_000_000
-"""Gap between ranks without common collectives up to which they count as one capture.
-
-Chosen. Pinned by
-`test_alignment.py::test_ranks_without_collectives_belong_together_within_a_second`.
-"""
+"""Gap between ranks without common collectives up to which they count as one capture. Chosen:
+test_alignment."""
 
 _LOST_HOST_NS = 2_000_000
 """Error of the clock of a rank that lost its host, if taken to be on that of all others. Chosen."""

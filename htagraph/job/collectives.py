@@ -36,25 +36,17 @@ _RULES = ("sequence number", "order", "evidence", *INFERRED_RULES)
 _NEVER = np.iinfo(np.int64).min
 
 _UNEXPLAINED = 0.1
-"""Share of a wait by which a collective may end late for a rank that is missing. Chosen.
-
-Pinned by `test_evidence.py::test_a_rank_that_lacks_some_may_have_been_last`.
-"""
+"""Share of a wait by which a collective may end late for a rank that is missing. Chosen:
+test_evidence."""
 
 _PART_OF_TRANSFER = 2
-"""Ranks leave a collective in the last half of its transfer, at the earliest.
-
-Measured on NCCL: ends of 168 collectives differ by 0.28 of the shortest kernel at most for
-all-reduces, 0.59 (but within 100 us of that) for reduce-scatters. Pinned by
-`test_late_in_every_step.py::test_lateness_within_the_transfer_is_not_certain`.
-"""
+"""Ranks leave a collective in the last half of its transfer, at the earliest. Measured on NCCL:
+ends of 168 collectives differ by 0.28 of the shortest kernel at most for all-reduces, 0.59 (but
+within 100 us of that) for reduce-scatters. Pinned by test_late_in_every_step."""
 
 _LEAST_SKEW_NS = 100_000
 """But their ends may differ by this: all-gathers may leave some hops, each of some latency, early.
-
-Measured on NCCL: 132 us for all-gathers of 70 us and more. Pinned by
-`test_late_in_every_step.py::test_short_transfers_leave_a_tenth_of_a_millisecond`.
-"""
+Measured on NCCL: 132 us for all-gathers of 70 us and more. Pinned by test_late_in_every_step."""
 
 
 @dataclass(frozen=True)

@@ -24,21 +24,15 @@ from htagraph.queries.quality import damage_frame
 from htagraph.readers.storage import name_of
 
 _CLOCKS_APART_NS = 1_000_000
-"""Clocks of processes of one host that are further apart are not one.
-
-Measured: 0 in 17 jobs of one host; processes calibrate their ticks to 0.1 ms. Pinned by
-`test_lost_collectives.py::test_ranks_of_one_host_with_other_clocks_are_told`.
-"""
+"""Clocks of processes of one host that are further apart are not one. Measured: 0 in 17 jobs of one
+host; processes calibrate their ticks to 0.1 ms. Pinned by test_lost_collectives."""
 
 WHOLE_JOB = -1
 """Rank of damage that no rank has alone."""
 
 _FAR_INSIDE = 0.1
 """Share of the job, and of what others ran with it, that a rank may lack at an end: profilers do
-not start and stop at one time.
-
-Chosen. Pinned by `test_damage.py::test_a_rank_that_ends_a_little_early_is_whole`.
-"""
+not start and stop at one time. Chosen: test_damage."""
 
 _NOT_BLAMED = (
     "waiting for a missing rank counts as communication, and no rank is called late for it"

@@ -41,20 +41,16 @@ Task = tuple[Callable[..., Any], tuple[Any, ...]]
 Key = TypeVar("Key", bound=Hashable)
 
 SMALL_BYTES = 64 << 20
-"""Jobs with smaller files run in this process: starting others costs more than they save.
-
-Pinned by `test_executors.py::test_small_jobs_run_in_this_process`.
-"""
+"""Jobs with smaller files run in this process: starting others costs more than they save. Pinned by
+test_executors."""
 
 _BYTES_OF_A_RANK = 2 << 20
 """Fixed cost of a rank, counted as bytes of its file. Chosen. Pinned with `SMALL_BYTES`."""
 
 _PATIENCE_S = 3.0
-"""Silence after which the progress line names the ranks it waits for.
-
-Chosen: short enough that it does not seem to hang. A limit of the screen, not of the answer;
-documented in `docs/how-to/huge-traces.md`.
-"""
+"""Silence after which the progress line names the ranks it waits for. Chosen: short enough that it
+does not seem to hang. A limit of the screen, not of the answer; documented in
+`docs/how-to/huge-traces.md`."""
 
 _KILLED_BY_DASK = "KilledWorker"
 """Exception that Dask raises for a task that it gives up; not imported, as Dask is an extra."""

@@ -101,27 +101,21 @@ JOB_QUESTIONS = (
     "process_groups",
     "stragglers",
 )
-"""Questions about a job as a whole: members of `Job`, with schemas in `model.job_answers`.
-
-To add one: a file in ``job/``, its schema, a member of `Job`, this table.
-``tests/api/test_questions.py`` names what is missing.
-"""
+"""Questions about a job as a whole: members of `Job`, with schemas in `model.job_answers`. To add
+one: a file in ``job/``, its schema, a member of `Job`, this table. ``tests/api/test_questions.py``
+names what is missing."""
 
 
 PartKey = Literal["rank", "host", "replica", "shard", "stage", "expert", "context"]
 """What ranks are put together by."""
 
 _N_SHOWN = 32
-"""Ranks that a notebook lists. A limit of the screen: `Job.ranks` has all.
-
-Pinned by `test_loading.py::test_a_notebook_lists_32_ranks`.
-"""
+"""Ranks that a notebook lists. A limit of the screen: `Job.ranks` has all. Pinned by
+test_loading."""
 
 _REPLAYED_EVENTS = 4_000_000
 """Events of all ranks up to which a report replays them. A limit of memory and time, chosen.
-
-Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
-"""
+Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares."""
 
 _EVENTS_OF_A_RANK = 4_000
 """Fixed cost of a rank in a replay, counted as events. Chosen; documented and compared with it."""

@@ -300,16 +300,11 @@ def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.Da
 
 
 _OFTEN = 0.5
-"""Part of the waiting in a rank's collectives with other hosts that is for all of its host. Chosen.
-
-Pinned by `test_machines.py::test_a_host_is_late_if_half_of_the_waiting_is_for_it`.
-"""
+"""Part of the waiting in a rank's collectives with other hosts that is for all of its host. Chosen:
+test_machines."""
 
 _MOST = 0.75
-"""Part of a host's ranks of which that holds, for the host to be late. Chosen.
-
-Pinned by `test_machines.py::test_a_host_is_late_if_most_of_its_ranks_are`.
-"""
+"""Part of a host's ranks of which that holds, for the host to be late. Chosen: test_machines."""
 
 
 def late_hosts(

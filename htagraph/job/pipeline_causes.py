@@ -29,17 +29,12 @@ CHANGES = ("rank", "stage", "micro-batch", "action", "transfer")
 """What may be slow, in the order in which it is asked."""
 
 _SLOWER = 1.1
-"""How many times as long as its peers something takes that is called slow.
-
-Chosen above what equal stages differ by. Pinned by
-`test_pipeline_causes.py::test_a_stage_is_slow_from_a_tenth_on`.
-"""
+"""How many times as long as its peers something takes that is called slow. Chosen above what equal
+stages differ by. Pinned by test_pipeline_causes."""
 
 _MIN_SAVING = 0.03
-"""Share of the step that a repair saves at least, to be called a cause.
-
-Chosen. Pinned by `test_pipeline_causes.py::test_a_repair_that_saves_little_is_no_cause`.
-"""
+"""Share of the step that a repair saves at least, to be called a cause. Chosen:
+test_pipeline_causes."""
 
 _LEAST = 1e-3
 """Least size of a micro-batch or stage relative to others: nothing is divided by less. Chosen."""

@@ -31,16 +31,12 @@ from htagraph.replay.replay import Replay, replay_of
 from htagraph.run.graph import TraceGraph
 
 _MOST_EVENTS = 30_000_000
-"""Events of all ranks that are replayed together: about 13 GB at 430 bytes an event.
-
-Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
-"""
+"""Events of all ranks that are replayed together: about 13 GB at 430 bytes an event. Documented in
+`docs/limits.md`; `tests/hostile/test_limits.py` compares."""
 
 _SPREADS = 3
 """Error of a clock, in spreads of its collectives' ends: three standard deviations, by custom.
-
-Pinned by `test_what_if.py::test_the_error_of_a_job_is_three_spreads_of_its_clocks`.
-"""
+Pinned by test_what_if."""
 
 JobRun = Mapping[int, Run]
 """One replayed run: of each rank, in common time."""

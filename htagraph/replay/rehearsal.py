@@ -35,8 +35,7 @@ HOLD_OUT_LIMIT = 0.2
 _MOST_PAIRS = 12
 """Last pairs of steps to replay. Chosen: enough for a median; test_hold_out has 15 pairs."""
 _MOST_NS = 2**60
-"""A limit, so that intervals stay in 64 bits. Pinned by
-`test_hold_out.py::test_runs_of_damaged_times_differ_by_what_fits`."""
+"""A limit, so that intervals stay in 64 bits. Pinned by test_hold_out."""
 _DEVIATIONS = 3
 """Standard deviations of steps by which a saving may differ in another run. Measured on the fit
 pairs of `bench_intervals`: 92% of intervals hold, with 2 it is 87%; ``test_intervals`` compares."""
