@@ -97,7 +97,9 @@ def all_alike(rows: pd.DataFrame) -> Alike | None:
     if not in_both.any():
         return None
     ratio = after[in_both] / before[in_both]
-    factor = _weighted_median(ratio, before[in_both])
+    order = np.argsort(ratio)
+    until = np.cumsum(before[in_both][order])
+    factor = float(ratio[order][np.searchsorted(until, until[-1] / 2)])  # the weighted median
     changed_ns = abs(factor - 1) * before
     tells = noise <= changed_ns
     moved = tells & in_both & (np.abs(after - factor * before) <= _HALF_WAY * changed_ns)
@@ -117,22 +119,10 @@ def all_alike(rows: pd.DataFrame) -> Alike | None:
     return Alike(factor, n_names, float(share)) if all(agree) else None
 
 
-def _weighted_median(values: F64, weights: F64) -> float:
-    order = np.argsort(values)
-    until = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(until, until[-1] / 2)])
-
-
 def has_same_calls(work: pd.DataFrame) -> bool:
     """Whether work of the same names is called as often in both runs, up to a hundredth of it."""
     n_before, n_after = (work[name].to_numpy(float) for name in ("calls_before", "calls_after"))
     return bool(np.abs(n_after - n_before).sum() <= _SAME_CALLS * n_before.sum())
-
-
-def compute_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Kernels that compute: they neither copy nor communicate, which other clocks rule."""
-    others = [any(one.search(name) for one in _NOT_COMPUTE) for name in kernels["name"]]
-    return kernels[~np.array(others, dtype=bool)]
 
 
 def is_same_size(
@@ -299,7 +289,9 @@ def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
     """A bound, with the main cause of its change, which gets no more than it has."""
     label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
     said = f"{bound_in_words(label)} {_signed(delta_ns)}"
-    kernels = compute_kernels(tables.kernels)
+    # They neither copy nor communicate, which other clocks rule.
+    other = [any(one.search(name) for one in _NOT_COMPUTE) for name in tables.kernels["name"]]
+    kernels = tables.kernels[~np.array(other, dtype=bool)]
     is_compute = label == Bound.COMPUTE.label and has_same_calls(kernels)
     if is_compute and (alike := all_alike(kernels)):
         return f"{said}: {tables.inferred(alike, whose='device')}"

@@ -92,7 +92,8 @@ def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]
 
 def other_work(before: RunProfile, after: RunProfile) -> str:
     """A clause if two runs share few names; steps are comparable all the same, by their length."""
-    common = _common_share(before, after)
+    shares = [_common(_times(before, part), _times(after, part)) for part in ("kernel", "operator")]
+    common = max((share for share in shares if share is not None), default=1.0)
     few = f"names in common make up {common:.0%} of the time: different work"
     return few if common < _FEWEST_COMMON else ""
 
@@ -105,15 +106,11 @@ def do_the_same_elsewhere(before: RunProfile, after: RunProfile) -> bool:
     if not (before.devices and after.devices and before.devices != after.devices):
         return False
     alike = replace(after, devices=before.devices)
-    reasons = {*why_not_comparable(before, alike)} - {other_work(before, alike)}
-    return not reasons and _same_shapes(before, after) >= _FEWEST_COMMON
-
-
-def _same_shapes(before: RunProfile, after: RunProfile) -> float:
-    """Share of device time in operators and shapes that both runs have, where it is smaller."""
+    if {*why_not_comparable(before, alike)} - {other_work(before, alike)}:
+        return False
     times = [_times(run, KERNEL_PARTS["shape"]) for run in (before, after)]
     same = [name for name in times[0].index.intersection(times[1].index) if "[" in name]
-    return float(min(one[same].sum() / max(one.sum(), 1) for one in times))
+    return min(one[same].sum() / max(one.sum(), 1) for one in times) >= _FEWEST_COMMON
 
 
 def _other_mix(before: RunProfile, after: RunProfile) -> list[str]:
@@ -124,13 +121,6 @@ def _other_mix(before: RunProfile, after: RunProfile) -> list[str]:
         if abs(share[0] - share[1]) > 1 / totals[0] + 1 / totals[1]:
             return [f"steps of one kind are {share[0]:.0%} before, {share[1]:.0%} after"]
     return []
-
-
-def _common_share(before: RunProfile, after: RunProfile) -> float:
-    """Share of time in names that both runs have; of kernels or operators, the larger share."""
-    shares = [_common(_times(before, part), _times(after, part)) for part in ("kernel", "operator")]
-    known = [share for share in shares if share is not None]
-    return max(known, default=1.0)
 
 
 def _times(run: RunProfile, part: str) -> pd.Series:

@@ -201,7 +201,8 @@ def path_sums(dag: Dag, windows: Sequence[Window]) -> tuple[PathSums, list[tuple
     found = Segments.empty(int(n_segments.max(initial=0)))
     columns, rules = EdgeColumns.of(edges.columns), BoundRules.of(dag)
     parts = [PathSums.empty(0)]
-    for part in np.split(np.arange(len(windows)), _cuts(n_segments)):
+    cuts = np.flatnonzero(np.diff(np.cumsum(n_segments) // _N_SEGMENTS)) + 1
+    for part in np.split(np.arange(len(windows)), cuts):
         out = PathSums.empty(int(n_segments[part].sum()))
         seen = _Seen(
             np.full(len(Bound) * len(names), -1, dtype=np.int64),
@@ -216,12 +217,6 @@ def path_sums(dag: Dag, windows: Sequence[Window]) -> tuple[PathSums, list[tuple
     keys, cause = np.unique(sums.cause, return_inverse=True)
     causes = [(Bound.labels()[key // len(names)], *names[key % len(names)]) for key in keys]
     return sums._replace(cause=cause.astype(np.int32)), causes
-
-
-def _cuts(n_segments: I64) -> I64:
-    """Where to cut windows into parts of about `_N_SEGMENTS`."""
-    part = np.cumsum(n_segments) // _N_SEGMENTS
-    return np.flatnonzero(np.diff(part)) + 1
 
 
 def _names(dag: Dag) -> tuple[I32, list[tuple[str, str]]]:

@@ -220,7 +220,10 @@ def match_collectives(
     certain: list[pd.DataFrame] = []
     inferred: list[pd.DataFrame] = []
     different: list[pd.DataFrame] = []
-    unmatched = [*_unclear_halves(tables), *_unknown_peers(tables)]
+    unclear = pd.concat([table[table["arrival"] < 0] for table in tables.values()])
+    why = "whether they send, receive or do both is not recorded"
+    unmatched = [_not_matched(part, why) for _, part in unclear.groupby("group", sort=True)]
+    unmatched += _unknown_peers(tables)
     for _, part in table.groupby("communicator", sort=True):
         if part["rank"].nunique() < 2:
             continue
@@ -312,14 +315,6 @@ def _unknown_peers(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
         )
 
 
-def _unclear_halves(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
-    """Yield a sentence on kernels that may send, receive, or do both."""
-    unclear = pd.concat([table[table["arrival"] < 0] for table in tables.values()])
-    for _, part in unclear.groupby("group", sort=True):
-        yield _not_matched(part, "whether they send, receive or do both is not recorded")
-
-
-def _misses_one(
     partial: pd.DataFrame, takers: pd.DataFrame, clocks: Clocks, ends: Mapping[int, RankEnds]
 ) -> Bools:
     """Whether a rank was being recorded that a partial collective lacks, of each member.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 
 from htagraph.job.ranks import RankSummary
 from htagraph.job.timeline import Timeline, apart_in_words
@@ -20,7 +19,6 @@ from htagraph.model.labels import printable
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.communication import HOST_RANGE
-from htagraph.queries.quality import damage_frame
 from htagraph.readers.storage import name_of
 
 _CLOCKS_APART_NS = 1_000_000
@@ -107,14 +105,6 @@ def _compared(one: Damage, n_events: int, usual: Sequence[int]) -> Damage:
         return one
     own, median = human_count(n_events, "event"), int(np.median(usual))
     return one._replace(said=f"{one.said} It has {own}, the median of other ranks is {median:,}.")
-
-
-def job_damage_frame(found: Iterable[RankDamage]) -> pd.DataFrame:
-    """Damage as a frame: ``rank``, and schema `answers.DAMAGE`."""
-    rows = list(found)
-    frame = damage_frame(one.damage for one in rows)
-    frame.insert(0, "rank", np.array([one.rank for one in rows], dtype=np.int64))
-    return frame
 
 
 def job_damage_in_words(found: Iterable[RankDamage]) -> tuple[str, ...]:

@@ -200,11 +200,6 @@ class Workers:
             weakref.finalize(self, self._started.shutdown)
         return self._started
 
-    def _pool(self, n_tasks: int) -> Executor | None:
-        if self._given is not None:
-            return self._given
-        return None if self._is_small or n_tasks < 2 else self._processes()
-
     def run(
         self, tasks: Mapping[Key, Task], *, named: Callable[[Key], str] = str
     ) -> dict[Key, Any]:
@@ -216,7 +211,10 @@ class Workers:
         runs once more, alone, unless all of them died. `named`: name of a task, for the progress
         line.
         """
-        pool = self._pool(len(tasks))
+        if self._given is not None or self._is_small or len(tasks) < 2:
+            pool = self._given
+        else:
+            pool = self._processes()
         try:
             return self._run(pool, tasks, named)
         except BaseException:  # an interrupt, or a listener that cancels: stop the rest
@@ -235,15 +233,16 @@ class Workers:
         if lost := [key for key in tasks if isinstance(results[key], BrokenExecutor)]:
             pool = self._processes()
             results |= _done_by(pool, {key: tasks[key] for key in lost}, named)
-        died = [key for key in tasks if _worker_died(results[key])]
+        died = [
+            key
+            for key in tasks
+            if isinstance(results[key], WorkerDiedError)
+            or type(results[key]).__name__ == _KILLED_BY_DASK
+        ]
         if pool is not None and len(died) < len(tasks):
             for key in died:
                 results |= _done_by(pool, {key: tasks[key]}, named)
         return {key: results[key] for key in tasks}
-
-
-def _worker_died(outcome: object) -> bool:
-    return isinstance(outcome, WorkerDiedError) or type(outcome).__name__ == _KILLED_BY_DASK
 
 
 def _check_portable(task: Task, pool: Executor) -> None:

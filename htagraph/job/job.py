@@ -24,7 +24,6 @@ from htagraph.job.collectives import step_names
 from htagraph.job.damage import (
     RankDamage,
     find_damage,
-    job_damage_frame,
     job_damage_in_words,
     replayed_ranks,
     told_once,
@@ -75,6 +74,7 @@ from htagraph.model.job_answers import (
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Quantity
 from htagraph.model.units import human_count, human_duration
+from htagraph.queries.quality import damage_frame
 from htagraph.queries.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
@@ -550,7 +550,10 @@ class Job(Questions):
         DataFrame, schema `answers.DAMAGE`, with a column ``rank``
             Of ranks, on their clocks; rank -1 has what is of no one rank, in common time.
         """
-        return job_damage_frame(self.rank_damage)
+        frame = damage_frame(one.damage for one in self.rank_damage)
+        ranks = [one.rank for one in self.rank_damage]
+        frame.insert(0, "rank", np.array(ranks, dtype=np.int64))
+        return frame
 
     @cached_property
     def rank_damage(self) -> list[RankDamage]:

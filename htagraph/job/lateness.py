@@ -29,7 +29,6 @@ from htagraph.lookup.steps import without_numbers
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.collective_names import POINT_TO_POINT
 from htagraph.model.kinds import Cause
-from htagraph.model.units import human_count
 
 _EVER = np.iinfo(np.int64).min
 
@@ -325,8 +324,10 @@ def late_hosts(
     met = met[(several["host"] > 1) & (several["stage"] == 1)]
     if met.empty:
         return {}
+    in_order = met.sort_values("arrived_ns", kind="stable")
+    last = in_order.groupby("match")["host"].last()
     met = met.assign(
-        is_of_last=met["host"] == _last_host(met),
+        is_of_last=met["host"] == met["match"].map(last),
         since_ns=met["arrived_ns"] - met["arrived_ns"].min(),
         waited_ns=_waited_between(collectives, met),
     )
@@ -361,16 +362,3 @@ def _waited_between(collectives: pd.DataFrame, met: pd.DataFrame) -> pd.Series[i
     last = ordered.groupby(met["rank"].loc[in_order]).shift(fill_value=0)
     found: pd.Series[int] = (ordered - last).reindex(met.index)
     return found
-
-
-def _last_host(met: pd.DataFrame) -> pd.Series[str]:
-    """The host of the rank that came last, for each member."""
-    last = met.sort_values("arrived_ns", kind="stable").groupby("match")["host"].last()
-    return met["match"].map(last)
-
-
-def host_in_words(host: str, ranks: list[int]) -> str:
-    """Title of the finding on a late host."""
-    is_row = ranks == list(range(ranks[0], ranks[-1] + 1))
-    which = f"ranks {ranks[0]} to {ranks[-1]}" if is_row else human_count(len(ranks), "rank")
-    return f"Host {host} ({which}) is late"

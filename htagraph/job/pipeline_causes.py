@@ -281,11 +281,17 @@ def slow_part(finding: Finding, pipeline: PipelineCauses) -> Finding:
     causes = [{str(name): row[name] for name in row} for row in asked.to_dict("records")]
     first = max(causes, key=lambda row: row["saves_ns"])
     cost_ns = sum(row["saves_ns"] for row in causes) * len(pipeline.pipeline.step_ns)
-    do, if_gone = _ADVICE[first["change"]]
+    said = [
+        f"{_who(row)}, {row['ratio']:.1f} times: {human_duration(row['saves_ns'])} more"
+        for row in causes
+        if row is not first
+    ]
+    if first["spread_ns"] > 0:  # the sum rarely gets less
+        said.insert(0, f"the same work spread evenly: {human_duration(first['spread_ns'])}")
     return replace(
         finding,
         title=f"{_who(first)} takes {first['ratio']:.1f} times as long as its peers",
-        detail="; ".join([*_spread(first), *(_also(row) for row in causes if row is not first)]),
+        detail="; ".join(said),
         fix=Fix(do),
         cost_ns=min(cost_ns, finding.path_ns),
         if_gone=if_gone,
@@ -301,14 +307,3 @@ def _who(row: Mapping[str, Any]) -> str:
     if row["change"] == "micro-batch":
         return f"Micro-batch {row['micro_batch']}" if row["micro_batch"] >= 0 else "A micro-batch"
     return f"Micro-batch {row['micro_batch']} of stage {row['stage']}"
-
-
-def _spread(row: Mapping[str, Any]) -> list[str]:
-    """What the same work saves if spread evenly: its sum rarely gets less."""
-    saves_ns = row["spread_ns"]
-    return [f"the same work spread evenly: {human_duration(saves_ns)}"] if saves_ns > 0 else []
-
-
-def _also(row: Mapping[str, Any]) -> str:
-    """A further cause."""
-    return f"{_who(row)}, {row['ratio']:.1f} times: {human_duration(row['saves_ns'])} more"

@@ -110,7 +110,8 @@ def contradicted(
         if not _has_clock(pairs, _pairs(certain, first, rank)):
             return "no clock allows that they are the same in order"
         one_host = bool(hosts and hosts.get(rank) and hosts.get(rank) == hosts.get(first))
-        apart_ns = _least_offset_ns(pairs)
+        fit = _fit(pairs)
+        apart_ns = max(fit.low_ns, -fit.high_ns, 0)
         if one_host and apart_ns > limit_ns:
             apart = human_duration(apart_ns)
             return f"in order, devices of one host would be {apart} apart, so some began later"
@@ -139,12 +140,6 @@ def _has_clock(inferred: pd.DataFrame, certain: pd.DataFrame) -> bool:
     if _fit(pd.concat([inferred, certain])).width_ns >= 0:
         return True
     return len(certain) > 0 and _fit(certain).width_ns < 0 <= _fit(inferred).width_ns
-
-
-def _least_offset_ns(pairs: pd.DataFrame) -> int:
-    """The least distance of two clocks that their collectives allow."""
-    fit = _fit(pairs)
-    return max(fit.low_ns, -fit.high_ns, 0)
 
 
 def _fit(pairs: pd.DataFrame) -> ClockFit:

@@ -215,7 +215,11 @@ class Draft:
             mask = name_mask(self.dag, chosen)
         elif isinstance(chosen, EventGroup):
             mask = chosen.find(self.dag)
-        elif not _same_events(chosen.dag, self.dag):
+        elif chosen.dag is not self.dag and not (
+            # The same trace may have been opened twice.
+            np.array_equal(chosen.dag.events.ts_ns, table.ts_ns)
+            and np.array_equal(chosen.dag.events.name, table.name)
+        ):
             hint = "select from the graph that you pass to what_if."
             raise QueryError("the selection belongs to another graph.", hint=hint)
         else:
@@ -398,12 +402,3 @@ class Draft:
         if found is not None and text == EdgeKind.SYNC.label:
             found &= self._is_host[head]
         return found
-
-
-def _same_events(one: Dag, other: Dag) -> bool:
-    """Whether two graphs have the same events, even if opened twice."""
-    return one is other or (
-        len(one.events) == len(other.events)
-        and np.array_equal(one.events.ts_ns, other.events.ts_ns)
-        and np.array_equal(one.events.name, other.events.name)
-    )

@@ -81,12 +81,6 @@ class Excerpt:
             f"{self.n_alike:,} that do the same is assumed to save as much."
         )
 
-    @property
-    def _meets(self) -> bool:
-        """Whether there are collectives, which may wait for other ranks."""
-        classes = self.dag.classification.kernel_class
-        return bool((classes == KernelClass.COMMUNICATION).any())
-
     def scaled(self, found: pd.DataFrame) -> pd.DataFrame:
         """Savings in the excerpt, scaled to the window.
 
@@ -105,7 +99,8 @@ class Excerpt:
             is_once = found["alone_ns"] < found["saves_ns"]
             times["alone_ns"] = times["alone_ns"].mask(is_once, found["alone_ns"])
             times["low_ns"] = times["low_ns"].clip(upper=times["alone_ns"])
-        elif self._meets:
+        elif (self.dag.classification.kernel_class == KernelClass.COMMUNICATION).any():
+            # Collectives may wait for other ranks.
             times["low_ns"] = times["low_ns"].clip(upper=found["low_ns"])
         window_ns = max(self.of.dur_ns, 1)
         shares = {

@@ -180,7 +180,10 @@ def _frame(rehearsal: Rehearsed, found: Sequence[_Prediction]) -> pd.DataFrame:
             "low_ns": [saving.low_ns for saving in savings],
             "high_ns": [saving.high_ns for saving in savings],
             "saves_share": expected / max(rehearsal.window.dur_ns, 1),
-            "alone_ns": [_alone_ns(saving) for saving in savings],
+            # If other ranks do not change
+            "alone_ns": [
+                dict(one.readings).get(Assumption.OTHERS_LATE, one.expected_ns) for one in savings
+            ],
         }
     )
 
@@ -246,8 +249,3 @@ def _predicted(rehearsal: Rehearsed, candidate: Candidate, saved_ns: int) -> _Pr
 def _sorted(found: Iterable[_Prediction]) -> list[_Prediction]:
     """The largest expected saving first."""
     return sorted(found, key=lambda one: -one.saving.expected_ns)
-
-
-def _alone_ns(saving: Saving) -> int:
-    """Saving if other ranks do not change."""
-    return dict(saving.readings).get(Assumption.OTHERS_LATE, saving.expected_ns)
