@@ -319,10 +319,7 @@ class RunProfile:
         try:
             document = json.loads(_content(Path(path)), parse_int=_integer)
             json.dumps(document, ensure_ascii=False).encode()  # raises on half a surrogate pair
-            profile = msgspec.convert(document["profile"], dict[str, Any])
-            if (version := profile.get("version")) != _VERSION:
-                raise ValueError(f"it is of version {version}, and this htagraph reads {_VERSION}")
-            return msgspec.convert(profile, cls)
+            return msgspec.convert(_of_this_version(document["profile"]), cls)
         except (OSError, ValueError, TypeError, KeyError, RecursionError, GraphError) as exc:
             said = "it has no profile" if isinstance(exc, KeyError) else str(exc)
             raise TraceFormatError(f"not a baseline: {said}.", path=path, hint=hint) from exc
@@ -330,6 +327,14 @@ class RunProfile:
     def __repr__(self) -> str:
         """Say what is compared."""
         return f"RunProfile({self.facts})"
+
+
+def _of_this_version(stored: object) -> dict[str, Any]:
+    """A stored profile whose numbers mean what they do here."""
+    profile = msgspec.convert(stored, dict[str, Any])
+    if (version := profile.get("version")) != _VERSION:
+        raise ValueError(f"it is of version {version}, and this htagraph reads {_VERSION}")
+    return profile
 
 
 def _integer(digits: str) -> int:

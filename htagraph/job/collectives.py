@@ -315,6 +315,7 @@ def _unknown_peers(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
         )
 
 
+def _misses_one(
     partial: pd.DataFrame, takers: pd.DataFrame, clocks: Clocks, ends: Mapping[int, RankEnds]
 ) -> Bools:
     """Whether a rank was being recorded that a partial collective lacks, of each member.

@@ -281,6 +281,7 @@ def slow_part(finding: Finding, pipeline: PipelineCauses) -> Finding:
     causes = [{str(name): row[name] for name in row} for row in asked.to_dict("records")]
     first = max(causes, key=lambda row: row["saves_ns"])
     cost_ns = sum(row["saves_ns"] for row in causes) * len(pipeline.pipeline.step_ns)
+    do, if_gone = _ADVICE[first["change"]]
     said = [
         f"{_who(row)}, {row['ratio']:.1f} times: {human_duration(row['saves_ns'])} more"
         for row in causes
