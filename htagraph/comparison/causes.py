@@ -1,7 +1,5 @@
 """The causes of a difference between runs, in words.
 
-Whether all parts of a run changed by one factor, as if the clock of a machine had another rate.
-
 Code that changes makes some of its parts slower. If nearly all of them take longer by one factor,
 called as often as before, the machine is the simplest reason. This is an inference: it names its
 support, and says nothing where only some parts moved, or where they moved by different factors.

@@ -1,12 +1,9 @@
 """Whether two runs can be compared: the same machine, the same size, about the same work.
 
 Where steps come in kinds, each kind is compared with the one of the other run that is most like it.
-
-What all steps of two runs share, where steps vary in what they do.
-
-The length of a batch, the tokens of an expert or the requests of a server may change how often an
-operator runs. Then no two steps do the same work, but they share most of it: the names that are
-called as often in every step. These are compared; the others are left out, and named.
+Where steps vary (the length of a batch, the tokens of an expert), no two do the same work, but they
+share most of it: the names that are called as often in every step. These are compared; the others
+are left out, and named.
 """
 
 from __future__ import annotations

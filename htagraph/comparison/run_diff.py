@@ -1,8 +1,5 @@
 """RunDiff: what changed from one run to another, per step, beyond noise.
 
-The rule that tells a change from noise: Welch's interval at 99%, and at least one percent.
-
-Both runs give the means and standard deviations of their typical steps. A difference is a change if
 it exceeds both what such means differ by in 99 of 100 comparisons without a change
 (`htagraph.arrays.welch`) and `LEAST_CHANGE` of the earlier value. Means, not medians: they add
 up, so the differences of all bounds sum to that of the steps, to the nanosecond. One slow step

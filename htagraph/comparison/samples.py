@@ -3,8 +3,6 @@
 Steps may come in kinds: with gradient accumulation, the optimizer runs in every fourth. Each kind
 has typical steps of its own. A step lasts from when the one before was done until it is done
 (`htagraph.lookup.done_steps`).
-
-Places of untraced code, by names that two runs have in common.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Sums over segments, by group and by step; the parts add up to the whole.
-
-Time of paths by what they ran: sums over many windows, without a table of their segments.
+"""Time of paths by what they ran, by step, and of many windows; the parts add up to the whole.
 
 Windows may overlap, as the stretches before a rank's waits do. All together, they have many times
-the segments of the trace, of which only sums by bound, name and operator are asked for. So each is
-walked back and summed by itself, in the memory of one.
+the segments of the trace, so each is walked back and summed by itself, in the memory of one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Pieces: segments of a path, cut where the running line of Python changes.
 
-Meanwhile: what another thread was recorded to run while a thread ran code, or waited.
-
 Nothing records that a thread waits for a lock, a queue or a future of another one. Where inference
-does not find it, a gap is named after what is known of it: who worked meanwhile.
-
-Attributed time as codes, converted to text when read.
+does not find it, a gap is named after who worked meanwhile.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Segments of critical paths: codes for computing, text for reading.
+"""Segments of critical paths: codes for computing, text for reading, the main cause of each.
 
 A long trace has millions of segments and a few thousand names. Sums need only codes. Text for every
 segment would take most of the time and memory of a path, so it is looked up per column on demand.
-
-The main cause of each segment of a critical path, of each part of its run; the code in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Self time of host events.
-
-Time inside and between replays of captured CUDA graphs.
-"""
+"""Self time of host events; time inside and between replays of captured CUDA graphs."""
 
 from __future__ import annotations
 

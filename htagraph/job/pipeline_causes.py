@@ -1,10 +1,8 @@
-"""What is slow in a pipeline, and what a step would save if it were not.
+"""What is slow in a pipeline, what a step would save if it were not, and the finding that says so.
 
 Causes are asked in this order, each with the ones before it repaired: a slow rank among replicas of
 its stage, or with all its stages slow; a slow stage; an uneven micro-batch; an action that is slow
 in every step; transfers. Else a slow machine would be called a stage with too many layers.
-
-What is slow in a pipeline as the first finding of a job.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Matching of collectives of libraries that record nothing: by the order of kernels, or not at all.
+"""What recordings say of groups: those in a header, the order of kernels, and what is exchanged.
 
-If all ranks ran the same operations in the same order, the n-th kernel of one rank is the n-th on
-the others. If some recorded fewer, their order has to fit into that of the others at one place
-only, even with half of it overlapping: layers repeat, and an order that fits at several places
-proves nothing. Such a match is inferred. It is dropped if no clock allows it, or if devices of one
-host would be further apart than half the time from one collective to the next: some began later.
-
-Process groups of collectives on the host and of libraries: only the trace's header has them.
-
-Exchanges: what a rank sends and receives in each all-to-all.
+Libraries that record nothing are matched by order: if all ranks ran the same operations in the same
+order, the n-th kernel of one rank is the n-th on the others. If some recorded fewer, their order
+has to fit into that of the others at one place only, even with half of it overlapping: layers
+repeat, and an order that fits at several places proves nothing. Such a match is inferred, and is
+dropped if no clock allows it, or if devices of one host would be further apart than half the time
+from one collective to the next: some began later.
 """
 
 from __future__ import annotations

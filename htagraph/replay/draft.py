@@ -1,7 +1,4 @@
-"""Draft: a replay that changes modify.
-
-Groups of events to change, defined for any trace.
-"""
+"""Draft: a replay that changes modify; and groups of events to change, defined for any trace."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Excerpt: a few steps of a large graph, cut out to stand for all steps that do the same.
 
 Finding what would help takes hundreds of replays, each as long as the graph is large.
-
-The graph of a replayed run: the same events at other times.
 """
 
 from __future__ import annotations

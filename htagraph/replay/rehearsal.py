@@ -1,9 +1,8 @@
 """Rehearsal: replays of one window under changes, by every reading of its trace.
 
-Hold-out test: how well each step of a trace is predicted from the step before.
-
-A step is replayed with its own durations of work and host code, but with the edges, launch delays,
-gaps and returns of the step before it. The error is the least that a prediction of another run has.
+The hold-out test predicts each step from the step before: with its own durations of work and host
+code, but the edges, launch delays, gaps and returns of the other. Its error is the least that a
+prediction of another run has.
 """
 
 from __future__ import annotations
