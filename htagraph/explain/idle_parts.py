@@ -1,7 +1,7 @@
 """Why a device or stream was idle: what the work that ends an idle interval waited for.
 
 Binding edges lead from that work back to the start of the interval. Each edge covers a part of the
-Binding edges lead from that work back to the start of the interval. Each edge covers a part of the
+interval and gives its cause; the parts tile the interval.
 """
 
 from __future__ import annotations
