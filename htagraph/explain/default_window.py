@@ -41,16 +41,10 @@ test_default_window."""
 
 
 class DefaultWindow(NamedTuple):
-    """The window that answers are about by default.
-
-    Parameters
-    ----------
-    left_out : tuple of str, default=()
-        What of the trace is left out, in order of time; empty for nothing of note.
-    """
+    """The window that answers are about by default."""
 
     window: Window
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # What of the trace, in order of time; empty if not of note
 
 
 def default_window(dag: Dag) -> DefaultWindow:

@@ -38,22 +38,13 @@ NO_EVENT_NAMES = {
 
 @brief
 class Segments(NamedTuple):
-    """Segments of critical paths, in order of time.
-
-    Parameters
-    ----------
-    start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    bound : ndarray of shape (n,), dtype=int8
-        Codes of `Bound`.
-    event, edge : ndarray of shape (n,), dtype=int32
-        Rows of the event table and of the edge table, -1 for none.
-    """
+    """Segments of critical paths, in order of time."""
 
     start_ns: I64
     dur_ns: I64
-    bound: I8
-    event: I32
-    edge: I32
+    bound: I8  # Codes of `Bound`
+    event: I32  # Row of the event table, -1 for none
+    edge: I32  # Row of the edge table, -1 for none
 
     def take(self, rows: I64) -> Segments:
         """Some of them."""

@@ -103,20 +103,13 @@ def _moved(replay: Replay, clock: Clock, ts_ns: I64, release_ns: I64) -> Replay:
 class JobRehearsal:
     """What all replays of a job share: the replays of its ranks in common time.
 
-    Parameters
-    ----------
-    ranks : mapping of int to RankReplay
-        Their transfers begin when all members have arrived.
-    clock_error_ns : int, unit=ns
-        How far the clock of any rank may be off.
-    token_surplus : TokenSurplus
-        What ranks work on tokens beyond the mean, in common time.
+    Their transfers begin when all members have arrived.
     """
 
     ranks: Mapping[int, RankReplay]
     merged: MergedReplay
-    clock_error_ns: int = 0
-    token_surplus: TokenSurplus = field(default_factory=TokenSurplus)
+    clock_error_ns: int = 0  # How far the clock of any rank may be off
+    token_surplus: TokenSurplus = field(default_factory=TokenSurplus)  # In common time
 
     @classmethod
     def of(cls, timeline: Timeline, window: WindowName, ranks: Sequence[int]) -> JobRehearsal:
@@ -124,13 +117,6 @@ class JobRehearsal:
 
         This process keeps all graphs and replays: about 430 bytes an event, or 220 an edge. A run
         takes about 60 ns an edge and reading.
-
-        Raises
-        ------
-        TraceLimitError
-            If the ranks have too many events together.
-        RankFailedError
-            If a rank cannot be read, or has no such window, unless the job skips errors.
         """
         summaries = timeline.graphs.summaries
         n_events = sum(summaries[rank].n_events for rank in ranks)
@@ -190,13 +176,7 @@ class JobRehearsal:
     def run(
         self, changes: Sequence[Change], assumption: Assumption = Assumption.AS_BOUND
     ) -> JobRun:
-        """Replay all ranks under changes, each made on every rank that has what it names.
-
-        Raises
-        ------
-        QueryError
-            If no rank has what a change names.
-        """
+        """Replay all ranks under changes, each made on every rank that has what it names."""
         return self._run(self._changed(changes, assumption))
 
     def _run(self, drafts: Mapping[int, Draft]) -> JobRun:

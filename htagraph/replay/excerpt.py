@@ -43,21 +43,13 @@ _LEAD = 4
 @brief
 @dataclass(frozen=True)
 class Excerpt:
-    """A graph to replay, and the window in it that is measured.
-
-    Parameters
-    ----------
-    of : Window
-        The window that the answer is for.
-    n_steps, n_alike : int
-        Steps replayed, and steps they stand for; 0 if the whole graph is replayed.
-    """
+    """A graph to replay, and the window in it that is measured."""
 
     dag: Dag
     window: Window
-    of: Window
-    n_steps: int = 0
-    n_alike: int = 0
+    of: Window  # That the answer is for
+    n_steps: int = 0  # Replayed; 0 for the whole graph
+    n_alike: int = 0  # That these stand for
 
     @classmethod
     def whole(cls, dag: Dag, window: Window) -> Self:

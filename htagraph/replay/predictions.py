@@ -76,22 +76,13 @@ class Trials(Generic[Replayer]):
     """Changes to a window, each replayed once: to its causes, and to all that may help.
 
     A verdict asks for causes only, which are a fraction of all.
-
-    Parameters
-    ----------
-    of_charges : callable
-        The causes of all time; made when it is asked for.
-    of_causes, of_parts : callable
-        Candidates, made when they are asked for.
-    n_threads : int, default=1
-        How many are replayed at once.
     """
 
     rehearsal: Replayer
     of_charges: Callable[[], Charges]
     of_causes: Callable[[Charges], Iterable[Candidate]]
     of_parts: Callable[[], Iterable[Candidate]]
-    n_threads: int = 1
+    n_threads: int = 1  # How many are replayed at once
 
     @cached_property
     def causes(self) -> pd.DataFrame:
@@ -104,13 +95,7 @@ class Trials(Generic[Replayer]):
         return self.of_charges()
 
     def changes_of(self, cause: str, rank: int = -1) -> Sequence[Change]:
-        """The changes that make a cause, or the lateness of a rank, take no time.
-
-        Raises
-        ------
-        QueryError
-            If no time of the run is charged to it.
-        """
+        """The changes that make a cause, or the lateness of a rank, take no time."""
         for one in self._causes:
             if (one.candidate.cause, one.candidate.rank) == (cause, rank):
                 return one.candidate.changes
@@ -130,13 +115,7 @@ class Trials(Generic[Replayer]):
         return _frame(self.rehearsal, _sorted([*self._causes, *found]))
 
     def made(self, changes: Iterable[Change]) -> tuple[Change, ...]:
-        """What is replayed for some changes: for `without` a cause, what makes it go.
-
-        Raises
-        ------
-        QueryError
-            If the run loses nothing to such a cause.
-        """
+        """What is replayed for some changes: for `without` a cause, what makes it go."""
         made: list[Change] = []
         for one in changes:
             alone = self._named(str(one.args[0])).changes if one.name == "without" else (one,)

@@ -316,13 +316,7 @@ class Rehearsal:
         return run_to_run_ns(self.hold_out.spread, self.window.dur_ns)
 
     def run(self, changes: Sequence[Change], reading: Reading | None = None) -> Run:
-        """Replay the whole trace under changes.
-
-        Raises
-        ------
-        QueryError
-            If a change names nothing in the trace.
-        """
+        """Replay the whole trace under changes."""
         draft = Draft(self.dag, reading or self.expected)
         for change in changes:
             change.apply(draft)
