@@ -85,8 +85,7 @@ class Checked:
 class Check:
     """A run with its checked limits, and its difference from a baseline, if there is one.
 
-    `damage` is why limits are withheld that could be checked: sentences on the run, and on its
-    baseline.
+    `damage`: sentences on why limits are withheld that could be checked.
     """
 
     run: RunProfile
@@ -128,8 +127,8 @@ def check_run(
 ) -> Check:
     """Check a run against limits, and against a baseline.
 
-    `is_step`: check the window as one step. `accept_damage`: check a run, or against a baseline,
-    whose recording is damaged. By default all limits that need it are withheld.
+    `is_step`: check the window as one step. By default a damaged recording withholds all limits
+    that need it; `accept_damage` checks them.
     """
     if limits.fail_above is not None and baseline is None:
         raise QueryError("--fail-above needs a baseline.", hint="give --baseline FILE.")

@@ -58,8 +58,7 @@ def reduced(
     """The longest groups of a part over the steps of each kind; see `_of_kind`.
 
     `pieces`: ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``; ``roof_ns`` if known.
-    `kind`: the kind of each step. `top`: groups that are kept. `over`: number of devices that
-    pieces are summed over: parts are their mean. `keeps_steps`: keep the time of each step.
+    `top` groups are kept; parts are means over `over` devices.
     """
     of_row = kind[pieces["row"].to_numpy()]
     parts = []

@@ -57,10 +57,9 @@ def one_sample(name: str, start_ns: int, dur_ns: int, n_steps: int = 0) -> Sampl
 def compared(
     steps: DoneSteps, inside: Bools, counted: Bools, reasons: Callable[[], list[str]]
 ) -> Samples:
-    """The steps to compare, and why others are left out.
+    """The steps to compare (`inside`: one at least), and why others are left out, if `counted`.
 
-    `inside`: steps in the window; at least one. `counted`: steps that are named if they are left
-    out. `reasons`: what is unusual about each step apart from its length; empty for nothing.
+    `reasons`: what is unusual about each step apart from its length; empty for nothing.
     """
     found = alike_steps(steps, inside)
     kept, is_first_left_out, lengths_ns = found.kept, found.is_first_left_out, steps.lengths_ns

@@ -47,9 +47,8 @@ def label_sums(
 ) -> dict[str, npt.NDArray[Any]]:
     """Time of segments by label, largest first; ties keep their order. `sum_by` for arrays.
 
-    `parts`: some of the segments each, at least one part: the position of each segment's label, all
-    labels, which are the same in all parts, and the length of each segment in ns. `by`: name of the
-    label column. `total_ns`: what the parts must add up to.
+    `parts`, at least one, have the position of each segment's label, all labels (the same in all
+    parts), and the length of each segment. `total_ns`: what they must add up to.
     """
     n_segments, dur, first = np.zeros((3, 0), dtype=np.int64)
     n = 0
@@ -83,10 +82,9 @@ def _not_the_sum(by: str, total_ns: int) -> GraphError:
 def sum_by(
     segments: pd.DataFrame, by: str, total_ns: int, schema: Schema, *, sort: bool = True
 ) -> pd.DataFrame:
-    """Time of segments by one of their columns.
+    """Time of segments by one of their columns, the largest first, or in order of appearance.
 
-    `segments`: with ``dur_ns`` and the column `by`. `total_ns`: what the parts must add up to.
-    `sort`: largest first; else in order of appearance.
+    `total_ns`: what the parts must add up to.
     """
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
@@ -106,11 +104,10 @@ def sum_by(
 
 
 def split_by_steps(begin: I64, dur_ns: I64, steps: pd.DataFrame) -> pd.DataFrame:
-    """Segments cut at the boundaries of steps.
+    """Segments that tile a window, cut at the boundaries of steps.
 
-    `begin`, `dur_ns`: of segments that tile a window. `steps`: an overlapping step ends where the
-    next one starts. Pieces in order of time: ``segment``, the row of its segment; ``row``, that of
-    `steps`, -1 outside them; ``step``, its name; ``start_ns`` and ``dur_ns``.
+    An overlapping step ends where the next one starts. Pieces in order of time: ``segment`` and
+    ``row`` are those of the segment and of its step, -1 outside them.
     """
     step_begin = steps["start_ns"].to_numpy(np.int64)
     bounds = np.append(step_begin, step_begin + steps["dur_ns"].to_numpy(np.int64))

@@ -144,10 +144,10 @@ def op_diff(
 ) -> pd.DataFrame:
     """Counts and times of host operators, API calls and annotations, before and after.
 
-    `before_window`, `after_window`: default is the whole trace; take a step of each, as captures
-    differ in length. `by`: all but names are groups of operators only: by the shapes of their
-    inputs, or by where they ran. `short_names`: whether names that differ in template arguments
-    only are one. Largest change of time first. Times are inclusive. ``ProfilerStep#n`` is one name.
+    Windows are the whole traces by default; take a step of each, as captures differ in length. Only
+    operators are grouped by the shapes of their inputs, or by where they ran. `short_names`: names
+    that differ in template arguments only are one. Largest change of time first. Times are
+    inclusive. ``ProfilerStep#n`` is one name.
     """
     runs = ((before, before_window or before.span), (after, after_window or after.span))
     if by != "name":

@@ -217,9 +217,8 @@ def fit_clocks(
     """Fit the clocks of all ranks; the reference is the one that waited least.
 
     Common time is what the reference shows, moved to what the lowest rank of its component shows.
-    Host ranges of one host share a clock, unless their collectives forbid it. Devices have clocks
-    of their own. `matched`: `Matching.members`. `hosts`: empty where not recorded. `lost_ns`: what
-    has to be added to times of ranks that lost their host, if they are on that of others.
+    Host ranges of one host (empty: unknown) share a clock, unless their collectives forbid it.
+    Devices have clocks of their own. `lost_ns` is added to times of ranks that lost their host.
     """
     lost_ns = lost_ns or {}
     full = matched[matched["waits"] | matched["is_awaited"]]

@@ -210,10 +210,9 @@ def match_collectives(
     starts: Mapping[int, Sequence[StepStart]] | None = None,
     lost_ns: Mapping[int, int] | None = None,
 ) -> Matching:
-    """Match the collectives of all ranks, schema `answers.COLLECTIVES`.
+    """Match the collectives of all ranks, schema `answers.COLLECTIVES`; `hosts` may be empty.
 
-    `hosts`: empty where not recorded. `starts`: where the steps of each rank begin. `lost_ns`: what
-    has to be added to times of ranks that lost their host, if they are on that of others.
+    `lost_ns`: what has to be added to times of ranks that lost their host, if on that of others.
     """
     hosts = hosts or {}
     table = _stacked(tables, starts or {})

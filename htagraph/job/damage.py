@@ -225,9 +225,8 @@ def _clocks_of_a_host(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int
 def _lone(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
     """Yield what is said of collectives that other ranks lack, although all recorded then.
 
-    Of those that one rank alone has, only of groups in which its other collectives are matched:
-    those of the rest may be of ranks that were not loaded. The first and the last may be of before
-    or after the capture.
+    Of those that one rank alone has, only of groups in which its other collectives are matched: the
+    others of the rest may not be loaded. The first and the last may be from outside the capture.
     """
     ends = [_ends(timeline, rank) for rank in timeline.aligned]
     start_ns, end_ns = max(start for start, _ in ends), min(end for _, end in ends)

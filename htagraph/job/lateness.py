@@ -181,8 +181,8 @@ def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
 def excess_times(late: pd.DataFrame, times: Mapping[int, RankTimes]) -> pd.DataFrame:
     """What took each late rank longer than the runner-up; it adds up to its lead at most.
 
-    `times`: by rank, of the rank segments of `compare_late_arrivals`. Columns ``arrival`` (row of
-    `late`), `CAUSE_KEY`, ``late_ns``.
+    `times`: by rank, of the rank segments of `compare_late_arrivals`. By ``arrival``, a row of
+    `late`, and `CAUSE_KEY`.
     """
     found = Times.of(times)
     # Rank segments come in pairs: of the late rank, which counts, and of the runner-up, which does
@@ -226,11 +226,7 @@ def blame_late_ranks(
     excess: pd.DataFrame,
     collectives: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Charge to lateness what made ranks late, and cut pieces where that begins and ends.
-
-    `attributed_time`: columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at
-    least; tiles the path.
-    """
+    """Charge to lateness what made ranks late, and cut pieces where that begins and ends."""
     if not len(attributed_time):
         return attributed_time
     left_ns = collectives.groupby("match")["end_ns"].max()
@@ -312,9 +308,8 @@ def late_hosts(
     """The ranks of hosts that are late, and their host.
 
     A host is late in a collective if all its members there come after all others, beyond the error
-    of the clocks. Collectives of several stages do not count: stages differ by design.
-    `collectives`: `job_answers.MATCHED_COLLECTIVES`. `hosts`, `stages`: host of each rank, empty if
-    unknown, and stage, -1 if unknown.
+    of the clocks. Collectives of several stages do not count: stages differ by design. Hosts may be
+    unknown (empty), and stages (-1).
     """
     if len(set(filter(None, hosts.values()))) < 2 or "" in hosts.values():
         return {}

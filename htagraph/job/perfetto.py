@@ -132,8 +132,7 @@ def write_job_trace(
     """Write the aligned ranks of a job as one Perfetto trace; see `JobPath.to_perfetto`.
 
     One rank is in memory at a time. Ranks are in the order of their waits, then in their places:
-    those of a pipeline by stage. `drawn`: of the job. `origin_ns`: time 0 of the file, in common
-    time.
+    those of a pipeline by stage. `origin_ns`: time 0 of the file, in common time.
     """
     segments = drawn.segments
     above = replace(drawn, segments=segments.assign(event=np.int64(-1)))

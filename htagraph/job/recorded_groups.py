@@ -56,9 +56,8 @@ def ends_together(table: pd.DataFrame) -> Bools:
 def in_kernel_order(table: pd.DataFrame) -> tuple[I64, str]:
     """Place of each collective of a group in the order of all ranks, and the rule; or why none.
 
-    `table`: collectives of one group, by rank, each in the order of launches; at least two ranks.
-    `place`: -1 where nothing is matched. `rule`: one of `INFERRED_RULES`, or why nothing is
-    matched, in words.
+    `table`: collectives of at least two ranks, by rank, each in the order of launches. Place -1 is
+    not matched; the rule is one of `INFERRED_RULES`, or why nothing is matched, in words.
     """
     code, _ = pd.factorize(table["operation"])
     ranks, counts = np.unique(table["rank"].to_numpy(np.int64), return_counts=True)

@@ -65,8 +65,7 @@ def of_parts(
 ) -> Iterator[Candidate]:
     """Yield what is worth trying on parts of a path; some of it may not apply.
 
-    `sequences`: names of kernels that recur one after the other; used last. `done`: kinds of change
-    that the run has already, see `kinds_done`.
+    `sequences`: names of kernels that recur one after the other. `done`: see `kinds_done`.
     """
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
@@ -94,9 +93,8 @@ def of_causes(
     """Yield the run without each cause, or without each late rank's delay.
 
     A rank with too many tokens would still be last if it were not late for another reason.
-    `segments`: edges, and of a job the ranks, of a path. `charges`: causes of all time, on the path
-    or not. `balance`: the change that gives all ranks of a job as many tokens for their experts.
-    `machines`: ranks of machines that are late, and their machine: they are repaired together.
+    `charges` has the causes of all time, on the path or not. `machines`: ranks of machines that are
+    late, and their machine: they are repaired together.
     """
     machines = machines or {}
     late, overfull = pd.Series(-1, index=attributed.index), set[int]()

@@ -159,8 +159,7 @@ class Parts(NamedTuple):
 class Draft:
     """A replay under one assumption, changed in place.
 
-    `members`: of a rank of a job: its members of matched collectives, whose edges are transfers
-    without the wait.
+    A rank of a job has `members` of collectives, whose edges are transfers without the wait.
     """
 
     def __init__(self, dag: Dag, reading: Reading, members: Members | None = None) -> None:
