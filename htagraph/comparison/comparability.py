@@ -107,7 +107,8 @@ def do_the_same_elsewhere(before: RunProfile, after: RunProfile) -> bool:
         return False
     times = [_times(run, KERNEL_PARTS["shape"]) for run in (before, after)]
     same = [name for name in times[0].index.intersection(times[1].index) if "[" in name]
-    return min(one[same].sum() / max(one.sum(), 1) for one in times) >= _FEWEST_COMMON
+    share = min(float(one[same].sum()) / max(float(one.sum()), 1) for one in times)
+    return share >= _FEWEST_COMMON
 
 
 def _other_mix(before: RunProfile, after: RunProfile) -> list[str]:

@@ -33,9 +33,9 @@ def written(chosen: object) -> str:
     return repr(getattr(chosen, "pattern", chosen))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Change:
-    """A change to a run: a function of a draft, with its arguments. ``str`` gives the call."""
+    """A change to a run: a function of a draft, with its arguments; written as its call."""
 
     call: str  # The call that makes the change, without its rank
     make: Callable[..., None]
@@ -64,7 +64,7 @@ class Change:
         """The change on one rank of a job only."""
         return replace(self, rank=rank)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Write it."""
         return self.call if self.rank is None else f"{self.call}.on_rank({self.rank})"
 
