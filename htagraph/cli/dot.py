@@ -9,7 +9,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
-from htagraph.cli.inputs import given, loaded_job, loaded_trace, windowed
+from htagraph.cli.inputs import given, windowed
 from htagraph.errors import QueryError
 from htagraph.model.progress import begin_stage
 from htagraph.run.compiled import LoadOptions
@@ -58,22 +58,20 @@ def dot(
     file = None if out == "-" else Path(out)
     with shown_progress(quiet=quiet):
         number, reading = source.one_capture, LoadOptions(infer=infer)
-        if source.has_several and not (around or query or whole):
-            job = windowed(loaded_job(source, number, reading), window)
-            begin_stage("Finding the path across ranks")
-            text = job.critical_path().to_dot(file)
+        if not (around or query or whole):
+            run = source.run(number, reading, window)
+            begin_stage("Finding the path across ranks" if source.is_job else "Drawing")
+            text = run.critical_path().to_dot(file)
         else:
-            graph = windowed(loaded_trace(source, number, reading, window).graph, window)
+            graph = windowed(source.one(number, reading, window).graph, window)
             begin_stage("Drawing")
             if around:
                 event = graph.find(around, instance=instance)
                 text = event.around(hops).to_dot(file, max_nodes=max_nodes, marked=event)
             elif query:
                 text = graph.match(query).to_dot(file, max_nodes=max_nodes)
-            elif whole:
-                text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)
             else:
-                text = graph.critical_path().to_dot(file)
+                text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)
     if file is None:
         typer.echo(text)
     else:

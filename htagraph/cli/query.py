@@ -8,7 +8,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
-from htagraph.cli.inputs import given, loaded_trace, print_left_out, window_in_words, windowed
+from htagraph.cli.inputs import given, print_left_out, window_in_words, windowed
 from htagraph.cli.rows import Limit, Out, print_rows, write_rows
 from htagraph.cli.tables import Format
 from htagraph.lookup.pattern_text import parse_pattern
@@ -49,7 +49,7 @@ def query(
     parse_pattern(pattern)  # a typing error should not cost the reading of a file
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet):
-        read = loaded_trace(source, source.one_capture, LoadOptions(infer=infer), window)
+        read = source.one(source.one_capture, LoadOptions(infer=infer), window)
         graph = windowed(read.graph, window)
         begin_stage("Matching")
         found = graph.match(pattern)

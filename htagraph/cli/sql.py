@@ -8,7 +8,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.inputs import executor_of, given, opened_run, print_left_out, window_in_words
+from htagraph.cli.inputs import executor_of, given, print_left_out, window_in_words
 from htagraph.cli.rows import Limit, Out, print_rows, write_rows
 from htagraph.cli.tables import Format
 from htagraph.model.progress import begin_stage
@@ -47,7 +47,7 @@ def sql(
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         reading = LoadOptions(infer=infer)
-        run = opened_run(source, source.one_capture, reading, window, executor)
+        run = source.run(source.one_capture, reading, window, executor)
         begin_stage("Querying")
         frame = run.sql(query)
     aside = notices(quiet=quiet)
@@ -57,7 +57,7 @@ def sql(
     if form is Format.TABLE and _PLAN in frame:
         output().print("\n".join(frame[_PLAN]), markup=False, soft_wrap=True)
         return
-    of = window_in_words(window, of_job=source.has_several)
+    of = window_in_words(window, of_job=source.is_job)
     headline = f"{human_count(len(frame), 'row')} of {of}."
     print_rows(frame, form, headline=headline, columns=columns, limit=limit, quiet=quiet)
     print_left_out(run.left_out, aside)

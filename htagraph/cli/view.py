@@ -11,7 +11,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
-from htagraph.cli.inputs import Source, given, lasting, loaded_job, loaded_trace, windowed
+from htagraph.cli.inputs import Source, given, lasting, windowed
 from htagraph.cli.interrupts import expected
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.errors import QueryError, TraceError
@@ -23,7 +23,7 @@ from htagraph.readers.storage import path_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
-from htagraph.run.compiled import LoadOptions
+from htagraph.run.compiled import Compiled, LoadOptions
 from htagraph.run.graph import TraceGraph
 from htagraph.writers.output_file import OwnFolder
 
@@ -167,14 +167,15 @@ def _analyzed(source: Source, request: _Request) -> _Shown:
     capture = source.one_capture
     run: TraceGraph | Job
     summary: Summary | JobSummary
-    if source.has_several:
-        run = loaded_job(source, capture, request.reading)
+    found = source.opened(capture, request.reading, request.window)
+    if isinstance(found, Compiled):
+        run = found.graph
+        summary = Summary.of(*found, request.window)
+        origin = ReportOrigin.of(lasting(source.file(capture)), request.window)
+    else:
+        run = found
         summary = JobSummary(windowed(run, request.window), source.name)
         origin = ReportOrigin.of(source.path, request.window, capture)
-    else:
-        loaded, run = loaded_trace(source, capture, request.reading, request.window)
-        summary = Summary.of(loaded, run, request.window)
-        origin = ReportOrigin.of(lasting(source.file(capture)), request.window)
     begin_stage("Finding what limits it")
     path, verdict = summary.path, summary.verdict
     begin_stage("Writing the trace with its critical path")

@@ -9,7 +9,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
-from htagraph.cli.inputs import executor_of, given, opened_run
+from htagraph.cli.inputs import executor_of, given
 from htagraph.cli.path import write_path
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import QueryError
@@ -64,7 +64,7 @@ def why(
     source = given(paths, None, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         reading = LoadOptions(infer=infer)
-        run = opened_run(source, source.one_capture, reading, window, executor)
+        run = source.run(source.one_capture, reading, window, executor)
         if isinstance(run, TraceGraph):
             begin_stage("Following the chain")
             chain = run.why(what, instance=instance, device=device, end=end)
