@@ -44,7 +44,7 @@ def opened(
     near = (*files.beside.get(file, ()), *beside)
     if not window or not is_too_large(file):
         return compiled(file, near, reading, folder=cache)
-    kept = "" if cache else " HTAGRAPH_GRAPH_CACHE=FOLDER keeps an index for the next window."
+    kept = "" if cache else " HTAGRAPH_GRAPH_CACHE=FOLDER keeps what is read."
     warnings.warn(
         f"{file.name} needs about {human_size(needed_bytes(file))} of memory: only {window} is "
         f"read, and as much before and after it.{kept}",

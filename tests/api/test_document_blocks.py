@@ -23,7 +23,12 @@ def captures(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", [name for name, page in PAGES.items() if page])
+def _case(page: str) -> object:
+    """A page to run: those but README take a minute together."""
+    return pytest.param(page, marks=() if page == "README.md" else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("page", [_case(name) for name, page in PAGES.items() if page])
 def test_every_block_prints_what_its_page_says(page, captures, tmp_path, monkeypatch):
     """Where this fails because an answer has changed: ``python -m docs.blocks PAGE`` writes it."""
     shutil.copytree(captures, tmp_path, dirs_exist_ok=True)
