@@ -42,7 +42,7 @@ _FAR = 1 << 63
 
 _MOST_BYTES = 1 << 26
 """Largest baseline that is read. A limit of memory, chosen. Documented in `docs/limits.md`;
-`tests/hostile/test_limits.py` compares."""
+`tests/hostile/test_damage.py` compares."""
 
 _VERSION = 1
 """Of a stored profile; changes whenever a number changes its meaning."""

@@ -50,7 +50,7 @@ _NEVER = np.iinfo(np.int64).max
 
 MOST_COMPARED = 100_000
 """Longest waits that are compared: each takes about 5 kB of tables in one process. Documented in
-`docs/limits.md`; `tests/hostile/test_limits.py` compares."""
+`docs/limits.md`; `tests/hostile/test_damage.py` compares."""
 
 
 @dataclass(frozen=True)

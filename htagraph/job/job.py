@@ -115,7 +115,7 @@ test_loading."""
 
 _REPLAYED_EVENTS = 4_000_000
 """Events of all ranks up to which a report replays them. A limit of memory and time, chosen.
-Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares."""
+Documented in `docs/limits.md`; `tests/hostile/test_damage.py` compares."""
 
 _EVENTS_OF_A_RANK = 4_000
 """Fixed cost of a rank in a replay, counted as events. Chosen; documented and compared with it."""

@@ -32,7 +32,7 @@ from htagraph.run.graph import TraceGraph
 
 _MOST_EVENTS = 30_000_000
 """Events of all ranks that are replayed together: about 13 GB at 430 bytes an event. Documented in
-`docs/limits.md`; `tests/hostile/test_limits.py` compares."""
+`docs/limits.md`; `tests/hostile/test_damage.py` compares."""
 
 _SPREADS = 3
 """Error of a clock, in spreads of its collectives' ends: three standard deviations, by custom.
