@@ -1,7 +1,4 @@
-"""Counter tracks of the timeline: queue length, bandwidth, SM activity, samples.
-
-What is drawn of the roofline on each kernel and operator: rates, share of the roof, limit.
-"""
+"""Counters of the timeline (queues, bandwidth, SM activity, samples), and rooflines of its work."""
 
 from __future__ import annotations
 
