@@ -2,8 +2,6 @@
 
 The cost of a cause is what the run would be shorter by without it (`htagraph.replay.charges`): a
 share of the path ignores what runs at the same time and is the next bottleneck.
-
-The main range of a finding: the range of the program that most of its time lies in.
 """
 
 from __future__ import annotations
@@ -19,14 +17,6 @@ import pandas as pd
 
 from htagraph.arrays.codes import distinct
 from htagraph.arrays.intervals import sum_by_code
-from htagraph.findings.advice import (
-    CODE_OR_WAIT,
-    IF_GONE,
-    TITLE_PLAIN,
-    TITLES,
-    UNREAD_CODE,
-    UNTRACED,
-)
 from htagraph.findings.context import Context, Seen
 from htagraph.findings.light import Light
 from htagraph.findings.rules import advice_on, recording_advice
@@ -38,6 +28,28 @@ from htagraph.model.names import without_step_number
 from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.replay.candidates import UNRANKED, together
+
+TITLES = {cause: cause.value[0].upper() + cause.value[1:] for cause in Cause} | {
+    Cause.LATE_RANK: "Rank {rank} is late",
+    Cause.PIPELINE: "A part of the pipeline is slower than its peers",
+    Cause.EXPERT_IMBALANCE: "Ranks work on more tokens than the mean",
+}
+"""The cause of each finding, for people: its label, if the run does not say more."""
+_TITLE_PLAIN = "Program functions"
+_IF_GONE = {
+    Cause.LATE_RANK: "if it kept up",
+    Cause.PIPELINE: "if it were as fast as its peers",
+    Cause.EXPERT_IMBALANCE: "if tokens were balanced",
+}
+"""The condition of the run without a cause, if that is neither "without it" nor "without them"."""
+_UNTRACED = "untraced code"
+_CODE_OR_WAIT = "code or a wait"
+_UNREAD_CODE = "Python not read (--stacks)"
+NOTHING_MATCHED = (
+    "no collectives could be matched between ranks with aligned clocks, so it is unknown how long "
+    "they waited for each other; report on each rank separately, or capture the same steps of one "
+    "run on all ranks, with NCCL metadata."
+)
 
 _MOST = 0.5
 """Part of a finding from which on most of it lies in a range.
@@ -229,7 +241,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
     elif cause is Cause.CPU_OPERATORS and told.context.is_plain:
-        title = TITLE_PLAIN
+        title = _TITLE_PLAIN
     seen = Seen(
         cause,
         told.context,
@@ -261,7 +273,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         if ranks is not None
         else (),
         detail=_overlapped(cause, told.context),
-        if_gone=IF_GONE.get(cause, ""),
+        if_gone=_IF_GONE.get(cause, ""),
     )
 
 
@@ -386,10 +398,10 @@ def _code_label(name: str, short: str, code: _Code) -> str:
     # A step says little where the neighbour is known.
     is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
     parts = [f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip()]
-    what = UNREAD_CODE if code.unread else UNTRACED
+    what = _UNREAD_CODE if code.unread else _UNTRACED
     if code.meanwhile:
         thread, _, op = code.meanwhile.partition(" ran ")
-        what = CODE_OR_WAIT
+        what = _CODE_OR_WAIT
         parts.append(f"while {thread} ran {name_label(op)}")
     return " ".join([what, ", ".join(filter(None, parts))]).strip()
 

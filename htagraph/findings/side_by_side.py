@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from htagraph.findings.advice import TITLES
+from htagraph.findings.findings import TITLES
 from htagraph.findings.verdict import LATE, LEAST_CARD, Finding, Fix, Pair, Verdict
 from htagraph.model.kinds import Cause
 from htagraph.replay.candidates import UNRANKED

@@ -1,7 +1,4 @@
-"""Summary: everything a report says about one window of one trace, as data.
-
-The critical path step by step: how long each step took, and what limits it.
-"""
+"""Summary: everything a report says about one window of one trace, as data."""
 
 from __future__ import annotations
 
@@ -33,6 +30,8 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.quality import quality_of
 from htagraph.readers.storage import name_of
+from htagraph.replay.change_options import options_of
+from htagraph.replay.changes import without
 from htagraph.reports.what_helps import first_changes
 from htagraph.run.graph import TraceGraph
 from htagraph.run.trace import Trace
@@ -40,6 +39,7 @@ from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
+    from htagraph.reports.job_summary import JobSummary
 
 
 def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
@@ -112,33 +112,8 @@ class PathSummary(ABC):
 
     @cached_property
     @abstractmethod
-    def verdict(self) -> Verdict:
-        """What limits the window."""
-
-    @cached_property
-    @abstractmethod
-    def opportunities(self) -> pd.DataFrame:
-        """What would help, schema `answers.OPPORTUNITIES`."""
-
-    @cached_property
-    @abstractmethod
-    def first_changes(self) -> pd.DataFrame:
-        """What one can do, largest saving first, schema `frames.FIRST_CHANGES`."""
-
-    @cached_property
-    @abstractmethod
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
-
-    @property
-    @abstractmethod
-    def damage(self) -> tuple[str, ...]:
-        """What the recording lacks or has wrong, in sentences; a verdict has them, too."""
-
-    @property
-    def unmatched_files(self) -> tuple[str, ...]:
-        """Companion files that match nothing in the trace, each with why."""
-        return ()
 
     @property
     @abstractmethod
@@ -149,6 +124,11 @@ class PathSummary(ABC):
     def notes(self) -> list[str]:
         """What one has to know beyond the window."""
         return []
+
+    @property
+    def caveats(self) -> list[str]:
+        """All that one has to know to read the verdict."""
+        return [*self.window_caveats, *self.notes]
 
     @property
     def window_name(self) -> str:
@@ -269,11 +249,6 @@ class Summary(PathSummary):
         return [*said, *([self.inferred] if is_inferred else []), *self.unmatched_files]
 
     @property
-    def caveats(self) -> list[str]:
-        """All that one has to know to read the verdict."""
-        return [*self.window_caveats, *self.notes]
-
-    @property
     def facts(self) -> str:
         """Rank, size and length of the trace, in one line."""
         simulated = "simulated " if self.trace.metadata.get("simulated") is True else ""
@@ -362,3 +337,29 @@ def inferred_in_words(segments: pd.DataFrame) -> str:
     more = ", …" if len(by_rule) > _N_RULES else ""
     share = int(inferred["dur_ns"].sum()) / whole_ns
     return f"{share:.1%} of the path is inferred: {named}{more}."
+
+
+_NEXT = {
+    Cause.LATE_RANK: "ask stragglers",
+    Cause.PIPELINE: "ask pipeline_savings",
+    Cause.EXPERT_IMBALANCE: "ask experts",
+    Cause.COMPUTE: "ask kernel_breakdown",
+    Cause.CPU_OPERATORS: "ask operator_breakdown",
+}
+"""What to ask next, by the first cause, if it leads or is the work itself."""
+
+
+def next_question(summary: Summary | JobSummary) -> tuple[str, str]:
+    """The verb to continue with, with its question if it takes one; and options that follow."""
+    verdict = summary.verdict
+    match verdict.state:
+        case "withheld" | "hidden chain":
+            return ("info" if isinstance(summary, Summary) else "ask quality"), ""
+        case "nothing" | "side by side":
+            return "what-if", ""
+        case "one rank" | "work bound":
+            return _NEXT[Cause(verdict.findings[0].cause)], ""
+    options = options_of(without(verdict.findings[0].cause))
+    if not isinstance(summary, Summary) and summary.job.alone:
+        return "what-if", f"--rank {min(summary.job.ranks)} {options}"
+    return "what-if", options

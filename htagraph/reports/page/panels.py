@@ -29,11 +29,11 @@ class Panel:
     """A figure, a table, or both."""
 
     name: str  # Identifies the panel in the page
-    figure: Drawing | None
     # Only the columns that a table shows first are kept, and as many rows as a table keeps
     frame: pd.DataFrame
     schema: Schema
     heading: str = ""  # Title of a panel without a figure
+    figure: Drawing | None = None
     n_rows: int = 0  # Rows of the whole table if the frame has only the first; else 0
     segments: tuple[int, ...] = ()  # Segment of the path in each row of the frame
     # Verb whose command prints all rows; by default it asks the question of the schema
