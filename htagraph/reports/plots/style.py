@@ -84,10 +84,7 @@ class TimeUnit(NamedTuple):
         return np.asarray(times_ns, dtype=np.float64) / self.size_ns
 
 
-Door = Callable[[Callable[_P, Drawing]], Callable[_P, "Figure"]]
-
-
-def of_frame(schema: Schema, *more: str) -> Door[_P]:
+def of_frame(schema: Schema, *more: str) -> Callable[[Callable[_P, Drawing]], Callable[_P, Figure]]:
     """Draw in plotly; report a wrong frame: another question's answer, or columns are missing.
 
     `schema`: of the frame; a figure may need only some of its columns. `more`: further columns:
@@ -104,7 +101,7 @@ def of_frame(schema: Schema, *more: str) -> Door[_P]:
     return _door(wrong, f"give the answer to {answer}.", schema)
 
 
-def of_path(*kinds: str) -> Door[_P]:
+def of_path(*kinds: str) -> Callable[[Callable[_P, Drawing]], Callable[_P, Figure]]:
     """Draw in plotly; report an object that is not a path of one of these classes."""
 
     def wrong(given: object) -> str:
@@ -113,7 +110,9 @@ def of_path(*kinds: str) -> Door[_P]:
     return _door(wrong, f"give the {' or '.join(kinds)} itself.")
 
 
-def _door(wrong: Callable[[object], str], hint: str, schema: Schema | None = None) -> Door[_P]:
+def _door(
+    wrong: Callable[[object], str], hint: str, schema: Schema | None = None
+) -> Callable[[Callable[_P, Drawing]], Callable[_P, Figure]]:
     """Make a drawing a figure of plotly; a failure reports what is wrong with its first argument.
 
     People call the function with this door; `drawing` reaches the one on data behind it.
