@@ -1,7 +1,4 @@
-"""Verdicts as plain values: what one screen shows of the document of a report.
-
-Answers of bounded length: they hold what fits, and name what does not.
-"""
+"""Answers of bounded length, which name what does not fit; and the verdict as such an answer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The server: a desk behind the Model Context Protocol, on standard input and output.
+"""The server: a desk that answers calls of tools, behind the Model Context Protocol.
 
 The only door to `mcp`, which is an extra.
-
-The desk: each call of a tool gets an answer, or an error of one line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The context of a window: what kind of run it is, as far as the trace shows.
+"""What rules of advice read: the kind of run that a window is of, and the contents of a finding.
 
-Advice is chosen by it. What a trace does not show stays unknown, and gets no advice.
-
-The facts that rules of advice read, what a rule is, and the advice that it gives.
+What a trace does not show stays unknown, and gets no advice.
 """
 
 from __future__ import annotations
@@ -361,12 +359,6 @@ class Seen:
         return re.search(pattern, self.most.name) is not None
 
 
-def _always(seen: Seen) -> bool:
-    """Apply always."""
-    del seen
-    return True
-
-
 class Advice(NamedTuple):
     """What to do about a cause."""
 
@@ -382,7 +374,7 @@ class Rule:
 
     do: str  # A sentence that begins with a verb; ``{it.n_workers}`` is a fact of `Seen`
     why: str = ""
-    when: Callable[[Seen], bool] = _always  # By default always
+    when: Callable[[Seen], bool] = lambda _: True  # By default always
     change: Callable[[Seen], Change | None] | None = None  # By default none
 
     def advice(self, seen: Seen) -> Advice:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -323,7 +322,7 @@ def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Eviden
             row["op"],
             row["frame"],
             row["event"],
-            _label(cause, (name, short[name]), row["op"], _Code.of(row, unread=unread)),
+            _label(cause, name, short[name], row, unread=unread),
             sum_ns,
             row["bound"],
             n,
@@ -357,54 +356,37 @@ def _coded(column: pd.Series[str]) -> tuple[npt.NDArray[np.integer], list[str]]:
     return codes, list(texts)
 
 
-class _Code(NamedTuple):
-    """Where code ran on the host."""
-
-    frame: str
-    place: str
-    meanwhile: str
-    bound: str
-    unread: bool
-
-    @classmethod
-    def of(cls, row: Mapping[Hashable, str], *, unread: bool) -> Self:
-        """That of a row of attributed time."""
-        return cls(row["frame"], row["place"], row["meanwhile"], row["bound"], unread)
-
-
-def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
+def _label(
+    cause: Cause, name: str, short: str, row: Mapping[Hashable, str], *, unread: bool
+) -> str:
     """Evidence in words: a short name, the place of a wait, or what is not recorded."""
-    name, short = names
-    if code.bound == Bound.UNKNOWN_WAITS.label:
+    op, bound = row["op"], row["bound"]
+    line = name_label(row["frame"], width=_LINE_WIDTH) if row["frame"] else ""
+    if bound == Bound.UNKNOWN_WAITS.label:
         return f"unknown wait{'' if name.startswith('(') else f' before {short}'}"
     if cause in _BY_OP:
         within = f" in {name_label(op)}" if op not in ("", name) else ""
-        return short + within + (f" at {_line_label(code.frame)}" if code.frame else "")
+        return short + within + (f" at {line}" if line else "")
     if cause is Cause.WAITING_FOR_SMS:
-        waiting = code.place.partition(" ")[2]
+        waiting = row["place"].partition(" ")[2]
         return f"{name_label(waiting)} waits for {short}" if waiting else short
-    if cause is Cause.SMALL_OPERATORS and not code.frame:
+    if line:
+        return line
+    if cause is Cause.SMALL_OPERATORS:
         return f"{short} and the code before it"
-    if code.frame or cause is Cause.HOST_CODE or code.bound == Bound.UNTRACED_CODE.label:
-        return _code_label(name, short, code)
-    return short
+    is_code = cause is Cause.HOST_CODE or bound == Bound.UNTRACED_CODE.label
+    return _unread_code(name, short, row, unread=unread) if is_code else short
 
 
-def _code_label(name: str, short: str, code: _Code) -> str:
-    """Code that ran on the host: its line, or its neighbours if that was not recorded."""
-    if code.frame:
-        return _line_label(code.frame)
-    where, _, neighbour = code.place.partition(" ")
+def _unread_code(name: str, short: str, row: Mapping[Hashable, str], *, unread: bool) -> str:
+    """Code whose line was not recorded, by its neighbours."""
+    where, _, neighbour = row["place"].partition(" ")
     # A step says little where the neighbour is known.
     is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
     parts = [f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip()]
-    what = _UNREAD_CODE if code.unread else _UNTRACED
-    if code.meanwhile:
-        thread, _, op = code.meanwhile.partition(" ran ")
+    what = _UNREAD_CODE if unread else _UNTRACED
+    if row["meanwhile"]:
+        thread, _, op = row["meanwhile"].partition(" ran ")
         what = _CODE_OR_WAIT
         parts.append(f"while {thread} ran {name_label(op)}")
     return " ".join([what, ", ".join(filter(None, parts))]).strip()
-
-
-def _line_label(frame: str) -> str:
-    return name_label(frame, width=_LINE_WIDTH)

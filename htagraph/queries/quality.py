@@ -1,4 +1,4 @@
-"""How far a graph can be trusted: checks, what it is made of, what was inferred, what is damaged."""
+"""How far a graph can be trusted: checks, what it is made of, what is inferred, what is damaged."""
 
 from __future__ import annotations
 

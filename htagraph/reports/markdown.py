@@ -1,7 +1,4 @@
-"""Tables and the summary as Markdown.
-
-How full devices are, in sentences: why 100% utilization may be a tenth of the machine.
-"""
+"""Summaries and tables as Markdown; how full devices are, in sentences."""
 
 from __future__ import annotations
 
@@ -118,13 +115,11 @@ _ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 def markdown_table(frame: pd.DataFrame) -> str:
     r"""Frame as a Markdown table; cells are taken as texts."""
-    rows = [
-        list(frame.columns),
-        ["---"] * len(frame.columns),
-        *frame.astype(str).to_numpy().tolist(),
+    cells = [
+        [escaped(str(cell)) for cell in row]
+        for row in (frame.columns, *frame.astype(str).to_numpy().tolist())
     ]
-    cells = [[escaped(str(cell)) for cell in row] for row in (rows[0], *rows[2:])]
-    cells.insert(1, rows[1])
+    cells.insert(1, ["---"] * len(frame.columns))
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 

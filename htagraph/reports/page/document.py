@@ -26,7 +26,15 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.headline import first_screen
 from htagraph.reports.page.html_tables import html_table, short_rule
 from htagraph.reports.page.panels import Panel, Section, learnt, segment_details
-from htagraph.reports.page.parts import Commands, Texts, legend, resource, shell_path, write_html
+from htagraph.reports.page.parts import (
+    Commands,
+    Texts,
+    legend,
+    new_texts,
+    resource,
+    shell_path,
+    write_html,
+)
 from htagraph.reports.page.run_sections import job_sections, rank_sections
 from htagraph.reports.page.sections import RankAnswers
 from htagraph.reports.plots.drawing import Drawing, as_json
@@ -114,7 +122,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         made = rank_sections(summary, devices)
     parts = [part for part in _reported(made) if part.panels or not part.is_folded]
     panels = [panel for part in parts for panel in part.panels]
-    texts, commands = Texts(), Commands.on(summary)
+    texts, commands = new_texts(), Commands.on(summary)
     beside = Path(out).absolute().parent / perfetto_file
     body = "\n".join(section_html(part, start_ns, texts, commands) for part in parts)
     segments = _segments(summary, parts, inferences, start_ns, texts) | {

@@ -1,7 +1,4 @@
-"""Frames as HTML tables: rounded for people, with the exact value in each cell for programs.
-
-A table shows its first rows; a button shows all that the page keeps. A note says what is left out.
-"""
+"""Frames as HTML tables: rounded for people, with the exact value in each cell for programs."""
 
 from __future__ import annotations
 
@@ -156,5 +153,5 @@ def _tip(cell: _Cell, texts: Texts | None) -> str:
     if texts is None:
         return f' title="{escape(cell.exact)}"'
     # Of a sequence, names are stored one by one: many sequences have the same.
-    numbers = " ".join(str(texts.number(part)) for part in cell.exact.split(_NEXT))
+    numbers = " ".join(str(texts[part]) for part in cell.exact.split(_NEXT))
     return f' data-whole="{numbers}"'

@@ -1,7 +1,4 @@
-"""Sections of a page and their panels, each a figure and the table behind it.
-
-What is known of a segment of the path, shown when it is clicked.
-"""
+"""Sections of a page and their panels, each a figure and a table; and what a click on it tells."""
 
 from __future__ import annotations
 
@@ -160,11 +157,9 @@ def segment_details(
         ],
     }
     told = {name: values for name, values in fields.items() if any(values)}
-    numbers = [
-        [texts.number(str(value)) if value else -1 for value in values] for values in told.values()
-    ]
-    short = [texts.number(name_label(str(name), width=_WIDTH)) for name in columns["name"]]
-    named = [texts.number(str(name)) for name in columns["name"]]
+    numbers = [[texts[str(value)] if value else -1 for value in values] for values in told.values()]
+    short = [texts[name_label(str(name), width=_WIDTH)] for name in columns["name"]]
+    named = [texts[str(name)] for name in columns["name"]]
     since = [start - start_ns for start in starts]
     events = of["event"].tolist()
     asked = [

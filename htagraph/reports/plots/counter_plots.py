@@ -1,7 +1,4 @@
-"""Figures of launches, queue length, memory bandwidth and memory.
-
-Figure of what another instrument sampled, a row for each counter.
-"""
+"""Figures over time: queue length, bandwidth, memory and sampled counters; and of launches."""
 
 from __future__ import annotations
 
