@@ -115,10 +115,8 @@ _ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 def markdown_table(frame: pd.DataFrame) -> str:
     r"""Frame as a Markdown table; cells are taken as texts."""
-    cells = [
-        [escaped(str(cell)) for cell in row]
-        for row in (frame.columns, *frame.astype(str).to_numpy().tolist())
-    ]
+    rows = [list(frame.columns), *frame.astype(str).to_numpy().tolist()]
+    cells = [[escaped(str(cell)) for cell in row] for row in rows]
     cells.insert(1, ["---"] * len(frame.columns))
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 

@@ -95,7 +95,13 @@ def first_screen(
         said.append(f'<p class="note key"><i class="hidden"></i>{key}</p>')
     said += [f'<p class="also">{escape(verdict.also)}</p>'] * bool(verdict.also)
     said += [f'<p class="note">{escape(text)}</p>' for text in notes]
-    aside = _tiles_html(tiles(verdict, devices)) + _next(summary, commands, perfetto_file)
+    items = "".join(
+        f'<li><a href="#{one.section}" data-value="{one.value!r}"><span>{escape(one.name)}</span>'
+        f"<strong>{escape(one.text)}</strong><small>{escape(one.about)}</small></a></li>"
+        for one in tiles(verdict, devices)
+    )
+    figures = f'<ul class="tiles" aria-label="Figures">{items}</ul>'
+    aside = figures + _next(summary, commands, perfetto_file)
     return f'<div class="first"><div>{"".join(said)}</div><aside>{aside}</aside></div>'
 
 
@@ -136,16 +142,6 @@ def _line(one: Paragraph, why: str) -> str:
         return f'<p class="evidence">{escape(one.text)}</p>'
     reason = f" <small>{escape(why)}</small>" if why else ""
     return f'<p class="fix"><b>→ {escape(one.text)}</b>{reason}</p>'
-
-
-def _tiles_html(shown: Iterator[Tile]) -> str:
-    """The figures as a list of links to the sections with their answers."""
-    items = "".join(
-        f'<li><a href="#{one.section}" data-value="{one.value!r}"><span>{escape(one.name)}</span>'
-        f"<strong>{escape(one.text)}</strong><small>{escape(one.about)}</small></a></li>"
-        for one in shown
-    )
-    return f'<ul class="tiles" aria-label="Figures">{items}</ul>'
 
 
 def _next(summary: Summary | JobSummary, commands: Commands, perfetto_file: Path | None) -> str:

@@ -42,23 +42,20 @@ Frames = Mapping[str, "pd.DataFrame"]
 
 
 def asked(graph: TraceGraph) -> dict[str, pd.DataFrame]:
-    """Answers of one rank; the page of a job shows them of several."""
-    found = {name: _if_it_fits(graph, name) for name in _QUESTIONS}
-    return found | {"kernels by name": graph.kernel_breakdown(by="name")}
+    """Answers of one rank, the page of a job shows them of several; without rows if too large."""
+    found = {"kernels by name": graph.kernel_breakdown(by="name")}
+    for name in _QUESTIONS:
+        try:
+            found[name] = graph.ask(name)
+        except TraceLimitError as exc:
+            warnings.warn(f"The page has no {name}: {exc}", IncompleteTraceWarning, stacklevel=2)
+            found[name] = schema_of(name).empty()
+    return found
 
 
 def _asked_of_job(graph: TraceGraph) -> dict[str, pd.DataFrame]:
     """The same, and what inferred waits rest on."""
     return asked(graph) | {"inferences": graph.inferences()}
-
-
-def _if_it_fits(graph: TraceGraph, question: str) -> pd.DataFrame:
-    """The answer to a question; without rows, with a warning, if it would need too much memory."""
-    try:
-        return graph.ask(question)
-    except TraceLimitError as exc:
-        warnings.warn(f"The page has no {question}: {exc}", IncompleteTraceWarning, stacklevel=2)
-        return schema_of(question).empty()
 
 
 def asked_over_time(graph: TraceGraph) -> dict[str, pd.DataFrame]:
