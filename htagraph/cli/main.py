@@ -59,10 +59,10 @@ VERBS = {
     "mcp": "Serve coding agents over MCP (stdio).",
     "warm": "Compile all native code now, so that the first trace is fast.",
 }
-"""Each is a function of this package, in a module of its name or of `_HOMES`; here, in one line."""
+"""Each is a function of this package, in a module of its name or of `HOMES`; here, in one line."""
 
-_HOMES = dict.fromkeys(("dot", "repair", "hang", "mcp"), "verbs")
-_HOMES |= {"why": "path", "query": "rows", "sql": "rows"}
+HOMES = dict.fromkeys(("dot", "repair", "hang", "mcp"), "verbs")
+HOMES |= {"why": "path", "query": "rows", "sql": "rows"}
 
 _LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"])
 """Arguments that only list the verbs."""
@@ -93,7 +93,7 @@ def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer
     app.callback()(_options)
     for verb in verbs:
         name = verb.replace("-", "_")
-        home = f"htagraph.cli.{_HOMES.get(verb, name)}"
+        home = f"htagraph.cli.{HOMES.get(verb, name)}"
         run = (lambda: None) if listed else getattr(import_module(home), name)
         app.command(verb, short_help=VERBS[verb])(run)
     return app

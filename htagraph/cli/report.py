@@ -44,9 +44,15 @@ from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.memory_need import free_bytes, needed_bytes
-from htagraph.reports.markdown import job_tables, losses_in_words, seems_busier, use_in_words
+from htagraph.reports.markdown import (
+    job_tables,
+    losses_in_words,
+    next_question,
+    seems_busier,
+    use_in_words,
+)
 from htagraph.reports.report_folder import ReportOrigin
-from htagraph.reports.summary import Summary, next_question
+from htagraph.reports.summary import Summary
 from htagraph.run.compiled import LoadOptions
 from htagraph.writers.output_file import write_text
 

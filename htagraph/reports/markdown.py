@@ -1,4 +1,4 @@
-"""Summaries and tables as Markdown; how full devices are, in sentences."""
+"""Summaries and tables as Markdown; how full devices are, in sentences; what to ask next."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import pandas as pd
 
 from htagraph.model.answers import TEMPORAL_BREAKDOWN, UTILIZATION
 from htagraph.model.job_answers import STRAGGLERS
-from htagraph.model.kinds import SlotUse
+from htagraph.model.kinds import Cause, SlotUse
 from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
+from htagraph.replay.change_options import options_of
+from htagraph.replay.changes import without
+from htagraph.reports.summary import Summary
 from htagraph.reports.what_helps import ALONE
 from htagraph.writers.cells import human_frame
 
 if TYPE_CHECKING:
     from htagraph.reports.job_summary import JobSummary
-    from htagraph.reports.summary import Summary
 
 _N_LOSSES = 3
 """Causes of empty warp slots in one sentence: chosen."""
@@ -226,3 +228,29 @@ def markdown_job_summary(summary: JobSummary) -> str:
         if len(frame) > _MAX_ROWS:
             parts.append(f"The first {_MAX_ROWS} of {len(frame):,}.")
     return "\n\n".join(parts) + "\n"
+
+
+_NEXT = {
+    Cause.LATE_RANK: "ask stragglers",
+    Cause.PIPELINE: "ask pipeline_savings",
+    Cause.EXPERT_IMBALANCE: "ask experts",
+    Cause.COMPUTE: "ask kernel_breakdown",
+    Cause.CPU_OPERATORS: "ask operator_breakdown",
+}
+"""What to ask next, by the first cause, if it leads or is the work itself."""
+
+
+def next_question(summary: Summary | JobSummary) -> tuple[str, str]:
+    """The verb to continue with, with its question if it takes one; and options that follow."""
+    verdict = summary.verdict
+    match verdict.state:
+        case "withheld" | "hidden chain":
+            return ("info" if isinstance(summary, Summary) else "ask quality"), ""
+        case "nothing" | "side by side":
+            return "what-if", ""
+        case "one rank" | "work bound":
+            return _NEXT[Cause(verdict.findings[0].cause)], ""
+    options = options_of(without(verdict.findings[0].cause))
+    if not isinstance(summary, Summary) and summary.job.alone:
+        return "what-if", f"--rank {min(summary.job.ranks)} {options}"
+    return "what-if", options

@@ -30,8 +30,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.quality import quality_of
 from htagraph.readers.storage import name_of
-from htagraph.replay.change_options import options_of
-from htagraph.replay.changes import without
 from htagraph.reports.what_helps import first_changes
 from htagraph.run.graph import TraceGraph
 from htagraph.run.trace import Trace
@@ -39,7 +37,6 @@ from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
-    from htagraph.reports.job_summary import JobSummary
 
 
 def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
@@ -337,29 +334,3 @@ def inferred_in_words(segments: pd.DataFrame) -> str:
     more = ", …" if len(by_rule) > _N_RULES else ""
     share = int(inferred["dur_ns"].sum()) / whole_ns
     return f"{share:.1%} of the path is inferred: {named}{more}."
-
-
-_NEXT = {
-    Cause.LATE_RANK: "ask stragglers",
-    Cause.PIPELINE: "ask pipeline_savings",
-    Cause.EXPERT_IMBALANCE: "ask experts",
-    Cause.COMPUTE: "ask kernel_breakdown",
-    Cause.CPU_OPERATORS: "ask operator_breakdown",
-}
-"""What to ask next, by the first cause, if it leads or is the work itself."""
-
-
-def next_question(summary: Summary | JobSummary) -> tuple[str, str]:
-    """The verb to continue with, with its question if it takes one; and options that follow."""
-    verdict = summary.verdict
-    match verdict.state:
-        case "withheld" | "hidden chain":
-            return ("info" if isinstance(summary, Summary) else "ask quality"), ""
-        case "nothing" | "side by side":
-            return "what-if", ""
-        case "one rank" | "work bound":
-            return _NEXT[Cause(verdict.findings[0].cause)], ""
-    options = options_of(without(verdict.findings[0].cause))
-    if not isinstance(summary, Summary) and summary.job.alone:
-        return "what-if", f"--rank {min(summary.job.ranks)} {options}"
-    return "what-if", options

@@ -10,7 +10,7 @@ from importlib import import_module
 import pytest
 
 import htagraph as hg
-from htagraph.cli.main import VERBS
+from htagraph.cli.main import HOMES, VERBS
 
 
 def _started(*args: str, columns: int = 80) -> tuple[list[str], set[str]]:
@@ -57,7 +57,7 @@ def test_help_of_a_verb_loads_no_pandas(verb) -> None:
     """Of all libraries, it takes longest to load."""
     _, loaded = _started(verb, "--help")
 
-    assert f"htagraph.cli.{verb.replace('-', '_')}" in loaded
+    assert f"htagraph.cli.{HOMES.get(verb, verb.replace('-', '_'))}" in loaded
     assert "pandas.core" not in loaded
 
 
@@ -68,7 +68,8 @@ def test_help_is_as_wide_as_the_terminal() -> None:
     assert 110 < max(map(len, wide)) <= 120
 
 
-def test_each_verb_is_a_function_of_a_module_of_its_name() -> None:
-    names = [verb.replace("-", "_") for verb in VERBS]
+def test_each_verb_is_a_function_of_its_name() -> None:
+    names = {verb: verb.replace("-", "_") for verb in VERBS}
 
-    assert all(callable(getattr(import_module(f"htagraph.cli.{name}"), name)) for name in names)
+    for verb, name in names.items():
+        assert callable(getattr(import_module(f"htagraph.cli.{HOMES.get(verb, name)}"), name))

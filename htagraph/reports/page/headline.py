@@ -13,9 +13,9 @@ import pandas as pd
 from htagraph.findings.verdict import Card, Paragraph, Verdict, percent
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.markdown import share_of_all
+from htagraph.reports.markdown import next_question, share_of_all
 from htagraph.reports.page.parts import Commands, command_html, mark, shell_path
-from htagraph.reports.summary import Summary, next_question
+from htagraph.reports.summary import Summary
 
 _COST = re.compile(r"(?:&lt;)?\d{1,3}%")
 
