@@ -69,9 +69,9 @@ def prediction_in_words(scenario: Scenario | JobScenario) -> str:
     if saves is None:
         return f"No prediction: {scenario.withheld}."
     expected_ns = saves.expected_ns
-    of_job = isinstance(scenario, JobScenario)
-    path = scenario.path_before if of_job else scenario.before.critical_path()
-    n_steps = getattr(path, "n_steps", 0)
+    n_steps = (
+        scenario.before.critical_path() if isinstance(scenario, Scenario) else scenario.path_before
+    ).n_steps
     lasts = [
         human_duration(time_ns / max(n_steps, 1))
         for time_ns in (before_ns, before_ns - expected_ns)
@@ -131,15 +131,19 @@ def prediction_document(scenario: Scenario | JobScenario) -> dict[str, Any]:
     ``high_ns`` allow.
     """
     saves, before_ns = scenario.saves_ns, scenario.rehearsal.window.dur_ns
-    told, of_rank = saves is not None, isinstance(scenario, Scenario)
+    told = saves is not None
     document = {
         "schema": PREDICTION_SCHEMA,
         "version": PREDICTION_VERSION,
-        "window": scenario.before.interval.name if of_rank else scenario.path_before.name,
+        "window": (
+            scenario.before.interval.name
+            if isinstance(scenario, Scenario)
+            else scenario.path_before.name
+        ),
         "changes": [str(change) for change in scenario.changes],
         "before_ns": before_ns,
         "withheld": scenario.withheld,
-        "hold_out": str(scenario.hold_out) if of_rank else "",
+        "hold_out": str(scenario.hold_out) if isinstance(scenario, Scenario) else "",
         "after_ns": before_ns - saves.expected_ns if saves else None,
         "saves_ns": saves.expected_ns if saves else None,
         "low_ns": saves.low_ns if saves else None,
