@@ -85,10 +85,7 @@ def range_times(attributed_time: pd.DataFrame) -> Mapping[str, int]:
 def main_range(
     cause: Cause, part: pd.DataFrame, window_times: Mapping[str, int], window_ns: int
 ) -> str:
-    """The smallest range with more than half of a finding's host time; empty for none.
-
-    `part`: the attributed time of the finding. `window_times`: time of the window in each range.
-    """
+    """The smallest range with more than half of a finding's host time; empty for none."""
     if cause not in _NAMED:
         return ""
     times, least_ns = range_times(part), _MOST * part["dur_ns"].sum()

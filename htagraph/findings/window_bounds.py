@@ -213,10 +213,7 @@ def _is_worth(part: Window | None, path: CriticalPath) -> bool:
 
 
 def _judged_part(path: CriticalPath, limit: float) -> Window | None:
-    """Longest part of a window of which at most half the limit is unknown waits; None if short.
-
-    `limit` is the share of unknown waits above which a window is not judged.
-    """
+    """Longest part of a window with unknown waits up to half the limit; None if it is short."""
     time = path.attributed_time.sort_values("start_ns", kind="stable")
     dur_ns = time["dur_ns"].to_numpy()
     unknown_ns = np.where(time["cause"] == Cause.UNKNOWN_WAITS, dur_ns, 0)

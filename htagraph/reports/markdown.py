@@ -44,18 +44,12 @@ _WHY = {
 
 
 def share_of_all(devices: pd.DataFrame, part: str) -> float:
-    """The share of a part in the time of all devices, as profiles have it.
-
-    `devices`: of one rank, or of a job, whose ranks have windows of their own.
-    """
+    """The share of a part in the time of all devices, as profiles have it."""
     return float(devices[f"{part}_ns"].sum() / max(int(devices["window_ns"].sum()), 1))
 
 
 def use_in_words(used: pd.DataFrame) -> str:
-    """The factors from GPU utilization to used warp slots; empty without device work.
-
-    `used`: by device; of a job with a column ``rank``.
-    """
+    """The factors from GPU utilization to used warp slots; empty without device work."""
     if used.empty:
         return ""
     means = used[["gpu_utilization", "sm_activity", "sm_occupancy"]].mean(skipna=False)

@@ -53,10 +53,7 @@ def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
 
 
 def step_shares(path: CriticalPath) -> pd.DataFrame:
-    """Bounds of each step that the window touches, then of the time outside steps.
-
-    Empty if the window touches no step.
-    """
+    """Bounds of each step that the window touches, if any, then of the time outside steps."""
     steps, table = time_by_step(path)
     if not table[:-1].any():
         return STEP_SHARES.empty()

@@ -42,11 +42,7 @@ from htagraph.reports.summary import Summary
 
 
 def section_html(part: Section, origin_ns: int, texts: Texts, commands: Commands) -> str:
-    """A section with its panels, folded or open.
-
-    `origin_ns`: time from which tables count. `texts`: where long names are stored. `commands`:
-    what shows more.
-    """
+    """A section with its panels, folded or open."""
     body = "\n".join(_panel(panel, origin_ns, texts, commands) for panel in part.panels)
     if part.intro:
         body = f'<p class="intro">{escape(part.intro)}</p>\n{body}'

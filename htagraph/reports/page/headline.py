@@ -31,10 +31,7 @@ class Tile(NamedTuple):
 
 
 def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
-    """Yield step time, or the length of the run; and with device work two of devices.
-
-    `devices`: of a job with a column ``rank``.
-    """
+    """Yield step time, or the length of the run; and with device work two of devices."""
     whole_ns, step_ns = verdict.dur_ns, verdict.step_ns
     if verdict.n_steps:
         of = f"{human_count(verdict.n_steps, 'step')} in {human_duration(whole_ns)}"

@@ -96,11 +96,7 @@ _RULES = {rule.label: rule for rule in Rule}
 
 
 def learnt(inferences: pd.DataFrame) -> dict[tuple[int, str], str]:
-    """Support of each rule that learns from pairs of places, in words, by rank and rule.
-
-    The rank is -1 if there is only one. `inferences`: by rule, of a rank, or of a job with a column
-    ``rank``.
-    """
+    """Support of each rule that learns from pairs of places, by rank (-1 for one) and rule."""
     found = inferences[inferences["n_pairs"] > 0]
     rank = found["rank"] if "rank" in found.columns else np.full(len(found), -1)
     columns = found[["rule", "n_pairs", "n_matched", "n_all", "chance"]].itertuples(index=False)

@@ -57,11 +57,7 @@ def resource(name: str) -> str:
 
 
 def write_html(out: str | Path, body: str, *, title: str, style: str, **parts: str) -> Path:
-    """Write a page, whole or not at all.
-
-    `body`: name of the file with what comes below the title. `style`: CSS of this page. `parts`:
-    HTML for the placeholders of the body.
-    """
+    """Write a page, whole or not at all; `parts` fill the placeholders of the file `body`."""
     colors = "\n".join(
         f'[data-key="{name}"] {{ --key: {color.css}; --fill: {color.fill}; }}'
         for name, color in _MARKED.items()
@@ -118,10 +114,7 @@ def _folder(files: Sequence[Path]) -> str:
 
 
 def command_html(command: str, *, file: str = "") -> str:
-    """A command with a button that copies it.
-
-    `file`: path in the command of a file next to the page; follows the page where it is moved.
-    """
+    """A command with a button that copies it; a `file` beside the page moves with the page."""
     beside = f' data-beside="{escape(file)}"' if file else ""
     return (
         f'<span class="command"><code{beside}>{escape(command)}</code> '

@@ -162,11 +162,7 @@ def devices_section(
     origin_ns: int,
     rank: int = -1,
 ) -> Section:
-    """Section on what devices spend their time on, how full they are, and why they are idle.
-
-    `over_time`: with ``sampled_counters``: of one rank, of a job `rank`. `origin_ns`: start of the
-    window.
-    """
+    """Section on what devices spend their time on, how full they are, and why they are idle."""
     sampled = over_time["sampled_counters by time"]
     lost = answers.UTILIZATION_LOSSES.empty() if losses is None else lost_slots(losses)
     empty, samples = "Which kernels leave the device empty", over_time["sampled_counters"]
@@ -203,10 +199,7 @@ def kernels_section(by_name: pd.DataFrame, across: Panel | None = None) -> Secti
 
 
 def launches_section(over_time: Frames, origin_ns: int, *, rank: int = -1) -> Section:
-    """Section on launches, the queue and copies of one rank; of a job, of `rank`.
-
-    `origin_ns`: start of the window.
-    """
+    """Section on launches, the queue and copies of one rank; of a job, of `rank`."""
     launches, queue, copies = (
         over_time[name] for name in ("launch_stats", "queue_length", "memory_bandwidth")
     )

@@ -87,8 +87,7 @@ class TimeUnit(NamedTuple):
 def of_frame(schema: Schema, *more: str) -> Callable[[Callable[_P, Drawing]], Callable[_P, Figure]]:
     """Draw in plotly; report a wrong frame: another question's answer, or columns are missing.
 
-    `schema`: of the frame; a figure may need only some of its columns. `more`: further columns:
-    ``rank`` in an answer of a job.
+    `more`: columns besides those of the schema: ``rank`` in an answer of a job.
     """
     answer = schema.name.lower().removeprefix("matched_") + (" of a job" if more else "")
 
@@ -295,12 +294,7 @@ def new_figure(
     height: int = 320,
     **layout: Any,  # noqa: ANN401
 ) -> Drawing:
-    """Figure in the style of the report.
-
-    `traces`: traces of plotly. `title`: the fact that the figure shows. `rows`: rows of horizontal
-    bars, which decide the height; else it is `height`. `layout`: of plotly; merged into the layout
-    of all figures.
-    """
+    """Figure in the style of the report; `rows` of horizontal bars, if any, decide the height."""
     legend = {
         "orientation": "h",
         "y": 1.0,
