@@ -114,7 +114,7 @@ def _folder(files: Sequence[Path]) -> str:
 
 
 def command_html(command: str, *, file: str = "") -> str:
-    """A command with a button that copies it; a `file` beside the page moves with the page."""
+    """A command with a button that copies it; a `file` next to the page moves with it."""
     beside = f' data-beside="{escape(file)}"' if file else ""
     return (
         f'<span class="command"><code{beside}>{escape(command)}</code> '

@@ -137,7 +137,7 @@ def drawn(
 ) -> Panel:
     """Panel of the name of a plot of an answer; `listed` are other rows for the table behind it.
 
-    `rank`: stands in the title, unless it is -1.
+    `rank`: in the title, unless it is -1.
     """
     figure = drawing(plot, answer, **options)
     if rank >= 0:
