@@ -13,7 +13,7 @@ from pathlib import Path
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, EdgeKind
 
-__all__ = ["DRAWINGS", "EDGES", "STYLE", "SVG", "Box", "Drawing"]
+__all__ = ["DRAWINGS", "EDGES", "LAYERS", "STYLE", "SVG", "Box", "Drawing"]
 
 FOLDER = Path(__file__).parent / "drawings"
 _LABEL, _LANE, _BOX, _EDGE = 144, 40, 26, 14
@@ -253,7 +253,27 @@ EDGES = {
 }
 """Each kind of edge, in red."""
 
+LAYERS = {
+    "what people use": ("cli", "agents", "capture", "reports"),
+    "runs": ("comparison", "job", "run"),
+    "answers on a graph": ("findings", "queries", "replay", "explain"),
+    "graphs": ("lookup", "readers", "compiler", "writers", "synth"),
+    "what all stand on": ("operators", "arrays", "model", "errors"),
+}
+"""Rooms of the package: each imports only what is to its right or further below."""
+
+
+def _in_a_row(names: tuple[str, ...], width: int = 482) -> list[Box]:
+    """Boxes that fill a lane."""
+    each = width // len(names)
+    return [Box(each * n, each * (n + 1) - 6, name) for n, name in enumerate(names)]
+
+
 DRAWINGS = {
+    "layers": Drawing(
+        "A room imports only what is to its right or further below.",
+        {lane: _in_a_row(names) for lane, names in LAYERS.items()},
+    ),
     **{f"edge-{kind.label}": drawing for kind, drawing in EDGES.items()},
     "exact-path": Drawing(
         "Binding edges, walked back from the end, tile the window.",

@@ -43,9 +43,9 @@ from tests.synth.mechanisms import KINDS, inference_program
 from tests.synth.simulator import simulate
 
 TRUTH = (
-    "tests/findings/test_planted_captures.py",
+    "tests/findings/test_planted.py",
     "tests/job/test_real_jobs.py",
-    "tests/compiler/test_thread_captures.py",
+    "tests/compiler/test_threads_of_captures.py",
 )
 """Tests of what was planted in real captures."""
 

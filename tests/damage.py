@@ -24,11 +24,6 @@ from numpy.typing import NDArray
 
 from tests.real_traces import traces_in
 
-__all__ = [
-    "ABSENT", "JOB_LOSSES", "KINDS", "LOSSES", "TWICE", "Document", "Files", "damaged",
-    "damaged_job", "read_document", "read_job", "write_document", "write_job",
-]  # fmt: skip
-
 Event = dict[str, Any]
 Document = dict[str, Any]
 Files = dict[str, Document]

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 _SLOW_MACHINES = [HealthCheck.too_slow]
 
 settings.register_profile(
-    "default", max_examples=20, deadline=None, suppress_health_check=_SLOW_MACHINES
+    "default", max_examples=12, deadline=None, suppress_health_check=_SLOW_MACHINES
 )
 settings.register_profile("ci", settings.get_profile("default"), max_examples=60, derandomize=True)
 settings.register_profile(

@@ -61,8 +61,6 @@ from tests.real_traces import CAPTURES, traces_in
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
-__all__ = ["SILENT", "Answer", "answer", "damaged_files", "outcome", "written"]
-
 _NEAR = 0.85
 """Part of the largest from which on two of anything are near-ties, as findings are ranked."""
 
@@ -100,23 +98,7 @@ Headline = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a report says first.
-
-    Parameters
-    ----------
-    first : Headline or None
-        None if there is no verdict.
-    near : frozenset of Headline
-        The headline, and its near-ties.
-    is_balanced : bool
-        Whether no cause stands out.
-    withheld : str
-        Why there is no verdict, or the error.
-    said : frozenset of str
-        Sentences that data are damaged or missing.
-    in_tables : frozenset of str
-        Checks and repairs that a reader may find further below.
-    """
+    """What a report says first."""
 
     first: Headline | None
     near: frozenset[Headline]

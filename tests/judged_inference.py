@@ -16,8 +16,6 @@ from htagraph.model.rules import Evidence, Rule
 from tests.synth.simulated import SimulatedRank
 from tests.synth.truth import Release
 
-__all__ = ["INFERRED", "UNNAMED", "Judgement", "judge", "path_time"]
-
 INFERRED = tuple(rule for rule in Rule if rule.evidence is Evidence.INFERRED)
 
 _STREAM_WAITS = (
@@ -46,20 +44,7 @@ _NO_RULE = -1
 
 @dataclass(frozen=True)
 class Judgement:
-    """What inference made of one rank.
-
-    Parameters
-    ----------
-    edges : DataFrame
-        One row per inferred edge that binds: ``rule``, ``tail``, ``head``, true ``release`` and
-        ``source`` of the head, ``is_right``, ``is_on_path``.
-    waits : DataFrame
-        One row per wait that no record names: ``release``, ``rule`` of the edge that found it, -1
-        if none did. Waits for device work count if they are longer than a usual launch delay.
-    time : DataFrame
-        One row per ``infer`` (on, off): ``total_ns`` of the window, ``right_ns`` of which the bound
-        of the path is the true one, ``unexplained_ns``.
-    """
+    """What inference made of one rank."""
 
     edges: pd.DataFrame
     waits: pd.DataFrame

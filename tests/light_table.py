@@ -19,8 +19,6 @@ from htagraph.errors import HTAGraphError
 from htagraph.model.kinds import in_words
 from tests.real_traces import TRACES, located
 
-__all__ = ["LAWS", "light_row", "main"]
-
 _FURTHEST = 3
 """Operators in a row."""
 

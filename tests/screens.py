@@ -19,8 +19,6 @@ from htagraph.reports.summary import Summary
 from htagraph.synth.demo_traces import demo_trace
 from tests.real_traces import CAPTURES, traces_in
 
-__all__ = ["DEMOS", "SCREENS", "Screen", "screen_of"]
-
 DEMOS = {
     path.name.split(".")[0]: path
     for path in sorted(demo_trace("none").parent.iterdir())

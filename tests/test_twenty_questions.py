@@ -1,7 +1,4 @@
-"""Twenty questions of other tools' users: the document has today's answers, and they are true.
-
-What is checked by hand is counted in the raw JSON, without anything of this package.
-"""
+"""Twenty questions of other tools' users: the document has today's answers, and they are true."""
 
 from __future__ import annotations
 

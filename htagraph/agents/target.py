@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +20,10 @@ import pandas as pd
 from htagraph.errors import AmbiguousWindowWarning, HTAGraphWarning, QueryError, TraceNotFoundError
 from htagraph.explain.default_window import left_out_in_words
 from htagraph.job.job import Job
-from htagraph.job.loading import load_job
+from htagraph.job.opened import opened
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count
-from htagraph.readers.captures import CaptureName, choose_capture, discover
+from htagraph.readers.captures import CaptureName, Chosen, discover, of_capture
 from htagraph.readers.discover import find_traces, holds_several
 from htagraph.readers.storage import file_of
 from htagraph.reports.job_summary import JobSummary
@@ -90,11 +90,13 @@ class Root:
             raise QueryError(f"{self.shown(folder)}: {note}", hint=self._hint)
         return discover(inside), [note] if n_outside else []
 
-    def capture(self, folder: Path, capture: CaptureName) -> tuple[list[Path], list[str]]:
-        """The files of one capture in a folder, and notes on the choice."""
-        captures, notes = self.captures(folder)
-        paths, note = choose_capture(captures, self.shown(folder), capture)
-        return paths, [*notes, *([note] if note else [])]
+    def chosen(self, path: Path, capture: CaptureName) -> tuple[Chosen, list[str]]:
+        """The traces of one capture, and notes on the choice."""
+        if not holds_several(path):
+            return Chosen([path], {}, ""), []
+        captures, notes = self.captures(path)
+        files = of_capture(captures, self.shown(path), capture)
+        return files._replace(note=""), [*notes, *([files.note] if files.note else [])]
 
 
 _MOST_EVENTS = 10_000_000
@@ -137,27 +139,20 @@ class Loaded:
         """Let go of everything; temporary files of jobs go with them."""
         self._runs.clear()
 
-    def trace(self, path: Path) -> LoadedRun:
-        """A trace of one rank."""
-
-        def read() -> LoadedRun:
-            trace, graph = LoadOptions(stacks=None).made(path)
-            return LoadedRun(graph, len(graph.dag.events), trace)
-
-        return self._kept(_state(path), read)
-
-    def job(self, paths: Sequence[Path]) -> LoadedRun:
-        """A job of some ranks; those that cannot be used are left out and reported."""
+    def run(self, files: Chosen) -> LoadedRun:
+        """A trace, or a job of some ranks; those that cannot be used are left out and reported."""
 
         def read() -> LoadedRun:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", HTAGraphWarning)
-                job = load_job(paths, on_error="skip", stacks=None)
-            notes = (one.message for one in caught if issubclass(one.category, HTAGraphWarning))
-            n_events = sum(rank.n_events for rank in job.summaries.values())
-            return LoadedRun(job, n_events, notes=tuple(map(str, notes)))
+                found = opened(files, LoadOptions(stacks=None))
+            said = [str(one.message) for one in caught if issubclass(one.category, HTAGraphWarning)]
+            if isinstance(found, Job):
+                n_events = sum(rank.n_events for rank in found.summaries.values())
+                return LoadedRun(found, n_events, notes=tuple(said))
+            return LoadedRun(found.graph, len(found.graph.dag.events), found.trace, tuple(said))
 
-        return self._kept(tuple(map(_state, paths)), read)
+        return self._kept(tuple(map(_state, files.paths)), read)
 
     def _kept(self, key: Hashable, read: Callable[[], LoadedRun]) -> LoadedRun:
         """A run, read unless it is loaded; the one longest unused goes until the rest is small."""
@@ -205,34 +200,28 @@ class Target:
         return path
 
     @cached_property
-    def _files(self) -> tuple[list[Path], list[str]]:
+    def _files(self) -> tuple[Chosen, list[str]]:
         """The files of the capture, and how it was chosen."""
-        if not holds_several(self.path):
-            return [self.path], []
-        number: CaptureName = self.capture or "latest"
-        return self.session.root.capture(self.path, number)
+        return self.session.root.chosen(self.path, self.capture or "latest")
 
     @property
     def is_job(self) -> bool:
         """Whether it has several ranks. A folder with one trace is that trace."""
-        return len(self._files[0]) > 1
+        return len(self._files[0].paths) > 1
 
     @property
     def file(self) -> str:
         """Of a trace, its file as a client names it."""
-        return self.session.root.shown(self._files[0][0])
+        return self.session.root.shown(self._files[0].paths[0])
 
     @cached_property
     def _loaded(self) -> LoadedRun:
-        if not self.is_job:
-            file = self._files[0][0]
-            return self.session.loaded.trace(file)
-        if self.times is not None:
+        if self.is_job and self.times is not None:
             raise QueryError(
                 "every rank has its own clock: times of one are not those of another.",
                 hint="name a step, or ask about the file of one rank.",
             )
-        return self.session.loaded.job(self._files[0])
+        return self.session.loaded.run(self._files[0])
 
     @cached_property
     def _windowed(self) -> tuple[TraceGraph | Job, list[str]]:

@@ -16,11 +16,8 @@ from htagraph.cli.inputs import (
     Source,
     executor_of,
     given,
-    loaded_job,
-    loaded_trace,
     print_left_out,
     window_in_words,
-    windowed,
 )
 from htagraph.cli.rows import print_rows, write_rows
 from htagraph.cli.tables import Format, print_frame
@@ -92,11 +89,7 @@ def ask(
     _check(question, question_options, of_job=source.is_job)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         for number in source.captures:
-            run: TraceGraph | Job = (
-                windowed(loaded_job(source, number, reading, executor), window)
-                if source.is_job
-                else windowed(loaded_trace(source, number, reading, window).graph, window)
-            )
+            run = source.run(number, reading, window, executor)
             begin_stage(f"Answering {question}")
             answers[number], left_out = run.ask(question, **question_options), run.left_out
             runs.append(run)
@@ -111,7 +104,7 @@ def ask(
         _write(frame, out, question, runs)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
-    of = window_in_words(window, of_job=source.has_several)
+    of = window_in_words(window, of_job=source.is_job)
     headline = f"{in_words(question).capitalize()} of {of}: {human_count(len(frame), 'row')}."
     print_rows(frame, form, headline=headline, columns=columns, first=first, quiet=quiet)
     aside = notices(quiet=quiet)

@@ -11,10 +11,10 @@ from rich.table import Table
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.inputs import Source, loaded_job
 from htagraph.cli.tables import print_titled, print_verdict
 from htagraph.errors import OutputError
 from htagraph.findings.verdict import percent
+from htagraph.job.loading import load_job
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report import write_files
 from htagraph.reports.summary import Summary
@@ -53,7 +53,7 @@ def demo(
         ranks = out / _JOB
         for rank in sorted(demo_trace(_JOB).iterdir()):
             _copied(rank, ranks)
-        job = JobSummary(loaded_job(Source.of(ranks)), "a job of four ranks")
+        job = JobSummary(load_job(ranks), "a job of four ranks")
         job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
     print_verdict(console, summaries[_SHOWN])

@@ -6,7 +6,7 @@ import pandas as pd
 
 from htagraph.cli import options
 from htagraph.cli.console import output, shown_progress
-from htagraph.cli.inputs import given, loaded_trace
+from htagraph.cli.inputs import given
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import EventKind
@@ -30,7 +30,7 @@ def info(
     """List what a trace holds and lacks, what that affects, and how to record the rest."""
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet):
-        loaded, graph = loaded_trace(source, source.one_capture, LoadOptions(infer=infer))
+        loaded, graph = source.one(source.one_capture, LoadOptions(infer=infer))
         graph = graph.window(WHOLE)
         begin_stage("Checking")
         summary = Summary(loaded, graph)

@@ -37,17 +37,18 @@ from htagraph.errors import (
     did_you_mean,
 )
 from htagraph.explain.default_window import left_out_in_words
+from htagraph.job.opened import opened
 from htagraph.model.progress import begin_stage
-from htagraph.model.units import human_count, human_size
+from htagraph.model.units import human_count
 from htagraph.readers.captures import (
     CaptureName,
-    choose_capture,
+    Chosen,
     companions,
     discover,
     files_in_words,
+    of_capture,
 )
 from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
-from htagraph.readers.memory_need import exceeds_memory, needed_bytes
 from htagraph.readers.nsys.export import export_nsys, export_of, is_report
 from htagraph.readers.storage import (
     exists,
@@ -59,9 +60,8 @@ from htagraph.readers.storage import (
     path_of,
     url_of,
 )
-from htagraph.run.compiled import Compiled, LoadOptions, compiled
+from htagraph.run.compiled import Compiled, LoadOptions
 from htagraph.run.graph import TraceGraph
-from htagraph.run.trace import is_kineto, load
 from htagraph.writers.output_file import OwnFolder
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from htagraph.comparison.run_profile import RunProfile
     from htagraph.job.job import Job
 
-_EXPORTS_LOG = logging.getLogger("htagraph")
+_LOG = logging.getLogger("htagraph")
 
 
 def readable(path: Path) -> Path:
@@ -83,7 +83,7 @@ def readable(path: Path) -> Path:
         return path
     export = export_of(path)
     if export.is_file() and export.stat().st_mtime >= path.stat().st_mtime:
-        _EXPORTS_LOG.warning("reading %s, the export of %s.", export.name, path.name)
+        _LOG.warning("reading %s, the export of %s.", export.name, path.name)
         return export
     is_asked = shutil.which("nsys") and sys.stdin.isatty() and sys.stderr.isatty()
     question = f"{path.name} is not exported yet. Export it with nsys to {export.name}?"
@@ -119,7 +119,6 @@ def lasting(path: Path) -> Path:
     return Path(path.name) if any(folder.path == path.parent for folder in _folders) else path
 
 
-_LOG = logging.getLogger("htagraph")
 _N_NAMED = 8
 """Chosen: ranks that an error lists."""
 
@@ -166,23 +165,14 @@ class Source:
             if not exists(file_of(path)) and not is_glob(path):
                 raise not_found(path)
         source = cls(paths, rank, capture, tuple(beside))
-        if capture and source._is_one_file:
+        if capture and len(paths) == 1 and not holds_several(paths[0]):
             raise QueryError("--capture needs a folder.", hint=f"{paths[0]} is one file.")
         return source
 
     @property
-    def _is_one_file(self) -> bool:
-        return len(self.given) == 1 and not holds_several(self.given[0])
-
-    @property
     def is_job(self) -> bool:
-        """Whether it is the ranks of a job, not one trace."""
-        return self.rank is None and not self._is_one_file
-
-    @property
-    def has_several(self) -> bool:
-        """Whether it is several traces of a job; a folder with one trace is that trace."""
-        return self.is_job and len(self._traces) > 1
+        """Whether it is several traces, of one job; a folder with one trace is that trace."""
+        return len(self.chosen(self.captures[0]).paths) > 1
 
     @property
     def path(self) -> Path:
@@ -233,13 +223,6 @@ class Source:
         found = [file for path in self.given for file in find_traces(path)]
         return list(dict.fromkeys(found))
 
-    @property
-    def _traces(self) -> list[Path]:
-        """The files that are traces, without companion files."""
-        if len(self._files) == 1:
-            return self._files
-        return [Path(path) for path in self.found.loc[self.found["capture"] > 0, "path"]]
-
     @cached_property
     def found(self) -> pd.DataFrame:
         """The captures of the files, schema `frames.CAPTURES`."""
@@ -279,61 +262,62 @@ class Source:
             raise QueryError("this command takes one capture.", hint="give --capture N.")
         return captures[0]
 
-    def ranks(self, capture: CaptureName = "latest") -> Path | list[Path]:
-        """Argument for `load_job`; several files are taken as one job, with a notice."""
-        if len(self.given) == 1:
-            return self.given[0]
-        if capture != "latest" or not self._are_one_job:
-            return self._chosen(capture)
-        _LOG.warning(
-            "%s are taken as the ranks of one job.", human_count(len(self._traces), "file")
-        )
-        return self._traces
+    def chosen(self, capture: CaptureName = "latest") -> Chosen:
+        """The traces of a capture, or that of the requested rank."""
+        if capture not in self._chosen:
+            self._chosen[capture] = self._choose(capture)
+        return self._chosen[capture]
 
-    def beside_of(self, file: Path) -> tuple[Path, ...]:
-        """Companion files of a trace: the given ones, and those of its process in its folder."""
-        found = () if self._is_one_file else companions(self.found, file)
-        return (*found, *self.beside)
+    @cached_property
+    def _chosen(self) -> dict[CaptureName, Chosen]:
+        return {}
+
+    def _choose(self, capture: CaptureName) -> Chosen:
+        """The same, found."""
+        if len(self._files) == 1 and capture == "latest":
+            files = Chosen(self._files, {}, "")
+        elif capture == "latest" and (traces := self._one_job):
+            files = Chosen(traces, {path: companions(self.found, path) for path in traces}, "")
+        else:
+            where = self.given[0] if len(self.given) == 1 else "the list of files"
+            files = of_capture(self.found, where, capture)
+        return (
+            files
+            if self.rank is None
+            else files._replace(paths=[self._of_rank(self.rank, files.paths)])
+        )
 
     @property
-    def _are_one_job(self) -> bool:
-        """Whether all files are of different ranks, as in one job."""
-        ranks = self.found.loc[self.found["capture"] > 0, "rank"]
-        return bool((ranks >= 0).all() and ranks.is_unique)
-
-    def _chosen(self, capture: CaptureName) -> list[Path]:
-        """The files of a capture; the choice is logged."""
-        where = self.given[0] if len(self.given) == 1 else "the list of files"
-        paths, note = choose_capture(self.found, where, capture)
-        if note:
-            _LOG.warning("%s", note)
-        return paths
+    def _one_job(self) -> list[Path]:
+        """All traces of a list of files, if they are of different ranks; else none."""
+        traces = self.found[self.found["capture"] > 0]
+        is_one = len(self.given) > 1 and (traces["rank"] >= 0).all() and traces["rank"].is_unique
+        return [*map(Path, traces["path"])] if is_one else []
 
     def file(self, capture: CaptureName = "latest") -> Path:
         """The file of the only trace, or of the requested rank."""
-        if self._is_one_file and self.rank is None:
-            return self.given[0]
-        if self.rank is None and len(self._traces) == 1:
-            return self._traces[0]
-        by_rank = self._by_rank(capture)
-        if self.rank is None:
-            if len(by_rank) == 1:
-                return next(iter(by_rank.values()))
-            more = " …" if len(by_rank) > _N_NAMED else ""
-            named = ", ".join(str(rank) for rank in list(by_rank)[:_N_NAMED])
-            raise TraceError(
-                f"{human_count(len(by_rank), 'rank')}, and this command takes one.",
-                path=self.path,
-                hint=f"give --rank N, one of {named}{more}; or one file, for example "
-                f"{next(iter(by_rank.values()))}.",
-            )
-        if self.rank not in by_rank:
-            raise RankNotFoundError(self.rank, by_rank)
-        return by_rank[self.rank]
+        first, *others = self.chosen(capture).paths
+        if not others:
+            return first
+        by_rank = self._by_rank([first, *others])
+        more = " …" if len(by_rank) > _N_NAMED else ""
+        named = ", ".join(str(rank) for rank in list(by_rank)[:_N_NAMED])
+        raise TraceError(
+            f"{human_count(len(by_rank), 'rank')}, and this command takes one.",
+            path=self.path,
+            hint=f"give --rank N, one of {named}{more}; or one file, for example "
+            f"{next(iter(by_rank.values()))}.",
+        )
 
-    def _by_rank(self, capture: CaptureName) -> dict[int, Path]:
+    def _of_rank(self, rank: int, paths: Sequence[Path]) -> Path:
+        """The file of a rank."""
+        by_rank = self._by_rank(paths)
+        if rank not in by_rank:
+            raise RankNotFoundError(rank, by_rank)
+        return by_rank[rank]
+
+    def _by_rank(self, paths: Sequence[Path]) -> dict[int, Path]:
         """The file of each rank; files without a rank are numbered in order."""
-        paths = self._traces if len(self._traces) == 1 else self._chosen(capture)
         ranks = dict(zip(self.found["path"], self.found["rank"].tolist(), strict=True))
         by_rank = {ranks[str(path)]: path for path in paths if ranks[str(path)] >= 0}
         unnamed = [path for path in paths if ranks[str(path)] < 0]
@@ -345,6 +329,47 @@ class Source:
             )
         return dict(sorted({**by_rank, **numbered}.items()))
 
+    def opened(
+        self,
+        capture: CaptureName = "latest",
+        reading: LoadOptions = LoadOptions(),
+        window: str = "",
+        executor: Executor | None = None,
+    ) -> Compiled | Job:
+        """The one trace with its graph, or the job of several, whole but for a huge trace."""
+        files = self.chosen(capture)
+        if len(self.given) > 1 and len(files.paths) > 1 and not files.note:
+            n_files = human_count(len(files.paths), "file")
+            _LOG.warning("%s are taken as the ranks of one job.", n_files)
+        return opened(
+            files,
+            reading,
+            beside=self.beside,
+            window=window,
+            executor=executor,
+            cache=cache_folder(),
+        )
+
+    def run(
+        self,
+        capture: CaptureName = "latest",
+        reading: LoadOptions = LoadOptions(),
+        window: str = "",
+        executor: Executor | None = None,
+    ) -> TraceGraph | Job:
+        """The graph of the one trace, or the job of several, in a window."""
+        found = self.opened(capture, reading, window, executor)
+        if isinstance(found, Compiled):
+            return windowed(found.graph, window)
+        return windowed(found, window)
+
+    def one(self, capture: CaptureName, reading: LoadOptions, window: str = "") -> Compiled:
+        """The one trace, or that of the requested rank, with its graph."""
+        self.file(capture)  # there is one
+        found = self.opened(capture, reading, window)
+        assert isinstance(found, Compiled)
+        return found
+
 
 def _glob_of(paths: Sequence[str]) -> str:
     """The glob that a shell expands to these paths, in this order; empty if there is none."""
@@ -355,8 +380,6 @@ def _glob_of(paths: Sequence[str]) -> str:
         return ""
     return "*".join(quote(part) if part else "" for part in (begin, end))
 
-
-_RUNS_LOG = logging.getLogger("htagraph")
 
 Run = TypeVar("Run", TraceGraph, "Job")
 
@@ -409,72 +432,6 @@ def windowed(run: Run, window: str) -> Run:
     return run.window(window) if window else run
 
 
-def loaded_trace(
-    source: Source,
-    capture: CaptureName = "latest",
-    reading: LoadOptions = LoadOptions(),
-    window: str = "",
-) -> Compiled:
-    """The one trace of a source with its companion files, and its graph.
-
-    Of a trace larger than memory, the window and as much before and after it.
-    """
-    file = source.file(capture)
-    beside = source.beside_of(file)
-    if not window or not is_too_large(file):
-        return compiled(file, beside, reading, folder=cache_folder())
-    _RUNS_LOG.warning(
-        "%s needs about %s of memory: only %s is read, and as much before and after it. %s",
-        file.name,
-        human_size(needed_bytes(file)),
-        window,
-        "" if cache_folder() else f"{CACHE_VARIABLE}=FOLDER keeps an index for the next window.",
-    )
-    stacks = bool(reading.stacks)
-    part = load(file, stacks=stacks, window=window, beside=beside, cache=cache_folder())
-    graph = reading.compiled(part)
-    return Compiled(part, graph)
-
-
-def is_too_large(file: Path) -> bool:
-    """Whether a trace needs more memory than there is, and can be read in parts."""
-    return exceeds_memory(file) and is_kineto(file)
-
-
-def loaded_job(
-    source: Source,
-    capture: CaptureName = "latest",
-    reading: LoadOptions = LoadOptions(),
-    executor: Executor | None = None,
-) -> Job:
-    """Job of a source; ranks that cannot be used are left out and reported."""
-    from htagraph.job.loading import load_job  # noqa: PLC0415 - only for jobs
-
-    return load_job(
-        source.ranks(capture),
-        capture=capture,
-        executor=executor,
-        on_error="skip",
-        stacks=reading.stacks,
-        infer=reading.infer,
-        cache=cache_folder(),
-        beside=source.beside,
-    )
-
-
-def opened_run(
-    source: Source,
-    capture: CaptureName,
-    reading: LoadOptions,
-    window: str,
-    executor: Executor | None = None,
-) -> TraceGraph | Job:
-    """The job of a source with several ranks, else the graph of its trace, in a window."""
-    if source.has_several:
-        return windowed(loaded_job(source, capture, reading, executor), window)
-    return windowed(loaded_trace(source, capture, reading, window).graph, window)
-
-
 def cache_folder() -> Path | None:
     """Folder that keeps graphs; None by default."""
     folder = os.environ.get(CACHE_VARIABLE)
@@ -511,11 +468,10 @@ def loaded_run(
         return RunProfile.read(paths[0])
     # Stacks as in a report, which stores baselines: they name the code of host gaps.
     source, reading = Source.of(paths, rank), LoadOptions(stacks=None, infer=infer)
-    if source.has_several:
-        job = windowed(loaded_job(source, reading=reading, executor=executor), window)
-        begin_stage("Finding the path across ranks")
-        return job_profile(job, name=source.name)
-    file = source.file()
-    trace, graph = loaded_trace(source, reading=reading)
-    begin_stage("Finding the critical path")
-    return graph_profile(windowed(graph, window), name=name_of(file), world_size=trace.world_size)
+    found = source.opened(reading=reading, executor=executor)
+    if isinstance(found, Compiled):
+        begin_stage("Finding the critical path")
+        graph, name = windowed(found.graph, window), name_of(source.file())
+        return graph_profile(graph, name=name, world_size=found.trace.world_size)
+    begin_stage("Finding the path across ranks")
+    return job_profile(windowed(found, window), name=source.name)

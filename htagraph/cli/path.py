@@ -15,7 +15,6 @@ from htagraph.cli.console import notices, output, print_sentence, shown_progress
 from htagraph.cli.inputs import (
     executor_of,
     given,
-    opened_run,
     print_left_out,
     window_in_words,
 )
@@ -86,15 +85,15 @@ def path(
 ) -> None:
     """Print the critical path of a trace or a job, grouped. The parts add up to the window."""
     source = given(paths, rank, capture, beside, form)
-    if all_edges and (out is None or source.has_several or ".pftrace" not in out.suffixes):
+    if all_edges and (out is None or source.is_job or ".pftrace" not in out.suffixes):
         raise QueryError(
             "--all-edges draws arrows in the .pftrace of one rank.",
             hint="add --out path.pftrace; of a job, also --rank.",
         )
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         reading = LoadOptions(infer=infer)
-        run = opened_run(source, source.one_capture, reading, window, executor)
-        of_job = source.has_several
+        run = source.run(source.one_capture, reading, window, executor)
+        of_job = source.is_job
         begin_stage("Finding the path across ranks" if of_job else "Finding the critical path")
         found = run.critical_path()
         parts = _parts(found, by)
@@ -209,7 +208,7 @@ def why(
     source = given(paths, None, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         reading = LoadOptions(infer=infer)
-        run = opened_run(source, source.one_capture, reading, window, executor)
+        run = source.run(source.one_capture, reading, window, executor)
         if isinstance(run, TraceGraph):
             begin_stage("Following the chain")
             chain = run.why(what, instance=instance, device=device, end=end)

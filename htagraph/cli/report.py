@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import webbrowser
-from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,10 +23,7 @@ from htagraph.cli.inputs import (
     cache_folder,
     executor_of,
     given,
-    is_too_large,
     lasting,
-    loaded_job,
-    loaded_trace,
     windowed,
 )
 from htagraph.cli.tables import (
@@ -38,6 +34,7 @@ from htagraph.cli.tables import (
     print_verdict,
 )
 from htagraph.errors import QueryError
+from htagraph.job.opened import is_too_large
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import bound_in_words
 from htagraph.model.progress import begin_stage
@@ -53,10 +50,11 @@ from htagraph.reports.markdown import (
 )
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
-from htagraph.run.compiled import LoadOptions
+from htagraph.run.compiled import Compiled, LoadOptions
 from htagraph.writers.output_file import write_text
 
 if TYPE_CHECKING:
+    from htagraph.job.job import Job
     from htagraph.reports.job_summary import JobSummary
 
 _N_TOP = 6
@@ -123,14 +121,16 @@ def report(
     for number in captures:
         with executor_of(workers, dask) as executor:
             with shown_progress(quiet=quiet):
-                about = source.path if source.is_job else lasting(source.file(number))
-                origin = ReportOrigin.of(about, window, number if source.is_job else "latest")
+                first, *others = source.chosen(number).paths
+                about = source.path if others else lasting(first)
+                origin = ReportOrigin.of(about, window, number if others else "latest")
                 if out is not None:
                     origin.check(out)
+                found = source.opened(number, reading, window, executor)
                 summary = (
-                    _job_summary(source, window, number, reading, executor, has_page=files)
-                    if source.is_job
-                    else _trace_summary(source, window, number, reading)
+                    _trace_summary(found, window)
+                    if isinstance(found, Compiled)
+                    else _job_summary(windowed(found, window), source.name, has_page=files)
                 )
             if json_file != "-":
                 _print(summary, tables=tables, quiet=quiet)
@@ -211,36 +211,24 @@ def _report_parts(
     aside.print(f"\nOne step with all files: {step}", style="dim", markup=False)
 
 
-def _trace_summary(
-    source: Source, window: str, capture: CaptureName, reading: LoadOptions
-) -> Summary:
-    """Read the one trace, and find what limits it."""
-    loaded, graph = loaded_trace(source, capture, reading, window)
+def _trace_summary(found: Compiled, window: str) -> Summary:
+    """What limits a trace."""
     begin_stage("Finding the critical path")
-    summary = Summary.of(loaded, graph, window)
+    summary = Summary.of(*found, window)
     begin_stage("Finding what limits it")
     returns_memory()
     _ = summary.verdict
     return summary
 
 
-def _job_summary(
-    source: Source,
-    window: str,
-    capture: CaptureName,
-    reading: LoadOptions,
-    executor: Executor | None,
-    *,
-    has_page: bool,
-) -> JobSummary:
-    """Read all ranks, and find what limits the job."""
+def _job_summary(job: Job, name: str, *, has_page: bool) -> JobSummary:
+    """What limits a job."""
     from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only for jobs
     from htagraph.reports.report import page_work  # noqa: PLC0415  deferred: only for pages
 
-    job = loaded_job(source, capture, reading, executor)
     begin_stage("Finding the path across ranks")
     also = page_work(len(job)) if has_page else ()
-    summary = JobSummary.of_answering(windowed(job, window), source.name, also)
+    summary = JobSummary.of_answering(job, name, also)
     _ = summary.path
     begin_stage("Finding what limits it")
     _ = summary.verdict

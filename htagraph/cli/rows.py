@@ -12,15 +12,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
-from htagraph.cli.inputs import (
-    executor_of,
-    given,
-    loaded_trace,
-    opened_run,
-    print_left_out,
-    window_in_words,
-    windowed,
-)
+from htagraph.cli.inputs import executor_of, given, print_left_out, window_in_words, windowed
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.errors import MissingEventsError, OutputError
 from htagraph.lookup.pattern_text import parse_pattern
@@ -119,7 +111,7 @@ def query(
     parse_pattern(pattern)  # a typing error should not cost the reading of a file
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet):
-        read = loaded_trace(source, source.one_capture, LoadOptions(infer=infer), window)
+        read = source.one(source.one_capture, LoadOptions(infer=infer), window)
         graph = windowed(read.graph, window)
         begin_stage("Matching")
         found = graph.match(pattern)
@@ -172,7 +164,7 @@ def sql(
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         reading = LoadOptions(infer=infer)
-        run = opened_run(source, source.one_capture, reading, window, executor)
+        run = source.run(source.one_capture, reading, window, executor)
         begin_stage("Querying")
         frame = run.sql(query)
     aside = notices(quiet=quiet)
@@ -182,7 +174,7 @@ def sql(
     if form is Format.TABLE and _PLAN in frame:
         output().print("\n".join(frame[_PLAN]), markup=False, soft_wrap=True)
         return
-    of = window_in_words(window, of_job=source.has_several)
+    of = window_in_words(window, of_job=source.is_job)
     headline = f"{human_count(len(frame), 'row')} of {of}."
     print_rows(frame, form, headline=headline, columns=columns, limit=limit, quiet=quiet)
     print_left_out(run.left_out, aside)

@@ -11,7 +11,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.inputs import Source, given, loaded_job, loaded_trace, windowed
+from htagraph.cli.inputs import Source, given, windowed
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.errors import MissingEventsError, QueryError, TraceNotFoundError
 from htagraph.job.dumps import load_dumps
@@ -66,22 +66,20 @@ def dot(
     file = None if out == "-" else Path(out)
     with shown_progress(quiet=quiet):
         number, reading = source.one_capture, LoadOptions(infer=infer)
-        if source.has_several and not (around or query or whole):
-            job = windowed(loaded_job(source, number, reading), window)
-            begin_stage("Finding the path across ranks")
-            text = job.critical_path().to_dot(file)
+        if not (around or query or whole):
+            run = source.run(number, reading, window)
+            begin_stage("Finding the path across ranks" if source.is_job else "Drawing")
+            text = run.critical_path().to_dot(file)
         else:
-            graph = windowed(loaded_trace(source, number, reading, window).graph, window)
+            graph = windowed(source.one(number, reading, window).graph, window)
             begin_stage("Drawing")
             if around:
                 event = graph.find(around, instance=instance)
                 text = event.around(hops).to_dot(file, max_nodes=max_nodes, marked=event)
             elif query:
                 text = graph.match(query).to_dot(file, max_nodes=max_nodes)
-            elif whole:
-                text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)
             else:
-                text = graph.critical_path().to_dot(file)
+                text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)
     if file is None:
         typer.echo(text)
     else:
@@ -102,9 +100,9 @@ def repair(
     quiet: options.Quiet = False,
 ) -> None:
     """Make a broken trace valid and list the repairs. Everything else stays byte for byte."""
+    file_in = Source.of(broken, rank).file()
     from htagraph.readers.kineto.rewriting import repair_kineto  # noqa: PLC0415  deferred: large
 
-    file_in = Source.of(broken, rank).file()
     with shown_progress(quiet=quiet):
         begin_stage(f"Repairing {file_in.name}")
         with output_file(out) as file:

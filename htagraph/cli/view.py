@@ -12,7 +12,7 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
-from htagraph.cli.inputs import Source, given, lasting, loaded_job, loaded_trace, windowed
+from htagraph.cli.inputs import Source, given, lasting, windowed
 from htagraph.cli.interrupts import expected
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.errors import QueryError, TraceError
@@ -24,7 +24,7 @@ from htagraph.readers.storage import path_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
-from htagraph.run.compiled import LoadOptions
+from htagraph.run.compiled import Compiled, LoadOptions
 from htagraph.run.graph import TraceGraph
 from htagraph.writers.output_file import OwnFolder
 
@@ -147,14 +147,15 @@ def _analyzed(
     capture = source.one_capture
     run: TraceGraph | Job
     summary: Summary | JobSummary
-    if source.has_several:
-        run = loaded_job(source, capture, reading)
+    found = source.opened(capture, reading, window)
+    if isinstance(found, Compiled):
+        run = found.graph
+        summary = Summary.of(*found, window)
+        origin = ReportOrigin.of(lasting(source.file(capture)), window)
+    else:
+        run = found
         summary = JobSummary(windowed(run, window), source.name)
         origin = ReportOrigin.of(source.path, window, capture)
-    else:
-        loaded, run = loaded_trace(source, capture, reading, window)
-        summary = Summary.of(loaded, run, window)
-        origin = ReportOrigin.of(lasting(source.file(capture)), window)
     begin_stage("Finding what limits it")
     path, verdict = summary.path, summary.verdict
     begin_stage("Writing the trace with its critical path")

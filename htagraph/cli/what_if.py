@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -22,8 +21,6 @@ from htagraph.cli.inputs import (
     Source,
     executor_of,
     given,
-    loaded_job,
-    loaded_trace,
     window_in_words,
     windowed,
 )
@@ -31,6 +28,7 @@ from htagraph.cli.tables import Format, print_facts, print_frame, print_titled
 from htagraph.comparison.scenario import Scenario
 from htagraph.comparison.scenario import what_if as replayed
 from htagraph.errors import OutputError, QueryError
+from htagraph.job.job import Job
 from htagraph.job.scenario import JobScenario
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_percent
@@ -48,7 +46,7 @@ from htagraph.reports.prediction import (
 )
 from htagraph.reports.summary import Summary
 from htagraph.reports.what_helps import UNCHANGED
-from htagraph.run.compiled import LoadOptions
+from htagraph.run.compiled import Compiled, LoadOptions
 from htagraph.writers.output_file import write_text
 
 _N_PARTS = 5
@@ -250,10 +248,11 @@ def what_if(
         raise QueryError("--equalise and --on-rank need the ranks of a job.", hint=hint)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         reading = LoadOptions(stacks=stacks, infer=infer)
+        found = source.opened(source.one_capture, reading, window, executor)
         scenario, summary, caveats = (
-            _of_job(source, window, changes, reading, executor)
-            if source.is_job
-            else _of_trace(source, window, changes, reading)
+            _of_trace(found, window, changes)
+            if isinstance(found, Compiled)
+            else _of_job(windowed(found, window), source.name, changes)
         )
         begin_stage("Replaying")
         document = prediction_document(scenario) if changes else opportunities_document(summary)
@@ -279,28 +278,23 @@ def what_if(
 
 
 def _of_trace(
-    source: Source, window: str, changes: Sequence[Change], reading: LoadOptions
+    found: Compiled, window: str, changes: Sequence[Change]
 ) -> tuple[Scenario, Summary, list[str]]:
     """Scenario, summary and caveats of a trace."""
-    summary = Summary.of(*loaded_trace(source, source.one_capture, reading, window), window)
+    summary = Summary.of(*found, window)
     scenario = replayed(summary.graph, *changes)
     return scenario, summary, [*summary.window_caveats, *summary.damage]
 
 
 def _of_job(
-    source: Source,
-    window: str,
-    changes: Sequence[Change],
-    reading: LoadOptions,
-    executor: Executor | None,
+    job: Job, name: str, changes: Sequence[Change]
 ) -> tuple[JobScenario, JobSummary, list[str]]:
     """Scenario, summary and caveats of a job; each rank is opened once."""
-    job = windowed(loaded_job(source, source.one_capture, reading, executor), window)
     scenario = replayed(job, *changes)
     begin_stage("Finding the path across ranks")
     if not job.is_replayed:
         _ = scenario.rehearsal  # raises if no replay is possible, before ranks are visited
-    summary = JobSummary(job, source.name, however_large=True)
+    summary = JobSummary(job, name, however_large=True)
     _ = summary.facts  # visits every rank, while the worker processes are there
     return scenario, summary, [*summary.caveats, *summary.damage]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +20,7 @@ from htagraph.job.windows import listed
 from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.settings import data_loading_names
 from htagraph.model.units import human_count
-from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
-from htagraph.readers.discover import find_traces
-from htagraph.readers.heads import EXECUTION_TRACE
+from htagraph.readers.captures import CaptureName, Chosen, chosen
 from htagraph.readers.storage import file_of, n_bytes_of, name_of, rank_in_name, url_of
 from htagraph.run.compiled import LoadOptions, kept_file
 from htagraph.writers.output_file import OwnFolder, new_folder
@@ -101,18 +99,41 @@ def load_job(
     OutputError
         If there is no folder for compiled graphs.
     """
-    paths, beside_of, note = _chosen(where, capture)
     reading = LoadOptions(tuple(class_rules), stacks, infer, data_loading_names(data_loading))
+    return loaded(
+        chosen(where, capture).said(),
+        reading,
+        beside=tuple(map(Path, beside)),
+        executor=executor,
+        on_error=on_error,
+        cache=cache,
+        most_collectives=most_collectives,
+        progress=progress,
+    )
+
+
+def loaded(
+    files: Chosen,
+    reading: LoadOptions,
+    *,
+    beside: Sequence[Path] = (),
+    executor: Executor | None,
+    on_error: OnError,
+    cache: str | Path | None,
+    most_collectives: int | None = MOST_COLLECTIVES,
+    progress: Listener | None = None,
+) -> Job:
+    """The job of some traces; the rest is as for `load_job`."""
+    paths = files.paths
     keeper = OwnFolder() if cache is None else None
     folder = Path(str(cache)) if keeper is None else keeper.path
     new_folder(folder, hint="choose another cache.")
-    for_all = tuple(map(Path, beside))
     share = None if most_collectives is None else max(most_collectives // len(paths), 1)
     tasks = {}
     for path in paths:
-        files = (*beside_of.get(path, ()), *for_all)
-        graph_file = kept_file(path, files, folder, reading)
-        tasks[path] = (prepare_rank, (path, files, graph_file, reading, share))
+        near = (*files.beside.get(path, ()), *beside)
+        graph_file = kept_file(path, near, folder, reading)
+        tasks[path] = (prepare_rank, (path, near, graph_file, reading, share))
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=_n_bytes(paths))
     with listening(progress):
         begin_stage("Reading")
@@ -145,7 +166,7 @@ def load_job(
             stacklevel=2,
         )
     graphs = RankGraphs(ordered, workers, reading, on_error, keeper, kept)
-    return Job(Timeline(graphs), failed, capture_note=note)
+    return Job(Timeline(graphs), failed, capture_note=files.note)
 
 
 def _of_common_steps(
@@ -175,22 +196,6 @@ def _n_bytes(paths: Iterable[Path]) -> int:
         if n_bytes >= SMALL_BYTES:
             break
     return n_bytes
-
-
-def _chosen(
-    where: str | Path | Iterable[str | Path], capture: CaptureName
-) -> tuple[list[Path], dict[Path, tuple[Path, ...]], str]:
-    """The files of the capture, companions of each, and a note if there are other captures."""
-    paths = find_traces(where)
-    if not isinstance(where, str | Path) or (len(paths) == 1 and capture == "latest"):
-        return paths, {}, ""
-    captures = discover(paths)
-    paths, note = choose_capture(captures, where, capture)
-    if note:
-        warnings.warn(note, IncompleteTraceWarning, stacklevel=3)
-    if not (captures["note"] == EXECUTION_TRACE).any():
-        return paths, {}, note
-    return paths, {path: companions(captures, path) for path in paths}, note
 
 
 def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:

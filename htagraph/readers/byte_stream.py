@@ -30,6 +30,9 @@ GZIP_WINDOW = 31
 _READ = 1 << 15
 """Compressed bytes read at once (chosen)."""
 
+_SKIPPED = 1 << 20
+"""Decompressed bytes that are passed over at once (chosen)."""
+
 
 class ByteStream:
     """The decompressed bytes of a file, from first to last.
@@ -102,6 +105,16 @@ class ByteStream:
             done = min(self._file.tell(), self.n_compressed)
             report_progress(BYTES, done, self.n_compressed)
         return block
+
+    def skip(self, n_bytes: int) -> None:
+        """Pass over bytes: at once in a plain file, by decompressing them in another."""
+        if self.is_gzip:
+            while n_bytes > 0 and (block := self.read(min(n_bytes, _SKIPPED))):
+                n_bytes -= len(block)
+            return
+        held, self._input = len(self._input), self._input[n_bytes:]
+        self._file.seek(max(n_bytes - held, 0), io.SEEK_CUR)
+        self.n_read += n_bytes
 
     def is_damaged_ahead(self) -> bool:
         """Whether the current gzip member turns out to be damaged; false if it is only cut off.

@@ -8,13 +8,19 @@ their times overlap.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from htagraph.errors import CaptureNotChosenError, QueryError, TraceFormatError
+from htagraph.errors import (
+    CaptureNotChosenError,
+    IncompleteTraceWarning,
+    QueryError,
+    TraceFormatError,
+)
 from htagraph.model.frames import CAPTURES
 from htagraph.model.units import human_count, human_duration, human_size, human_time
 from htagraph.readers.discover import find_traces
@@ -94,6 +100,36 @@ def choose_capture(
             hint="put each job into a folder of its own, or list the files.",
         )
     return _paths(found[chosen]), note
+
+
+class Chosen(NamedTuple):
+    """The traces of one capture: one is a trace, several are the ranks of a job."""
+
+    paths: list[Path]
+    beside: Mapping[Path, tuple[Path, ...]]  # Execution traces that the process of each wrote
+    note: str  # On the choice among captures; empty if there was none to make
+
+    def said(self) -> Chosen:
+        """The same, after a warning that tells the choice."""
+        if self.note:
+            warnings.warn(self.note, IncompleteTraceWarning, stacklevel=3)
+        return self
+
+
+def chosen(where: str | Path | Iterable[str | Path], capture: CaptureName = "latest") -> Chosen:
+    """The traces of a capture in a folder, a glob or a file; a list is used as it is."""
+    paths = find_traces(where)
+    if not isinstance(where, str | Path) or (len(paths) == 1 and capture == "latest"):
+        return Chosen(paths, {}, "")
+    return of_capture(discover(paths), where, capture)
+
+
+def of_capture(found: pd.DataFrame, where: object, capture: CaptureName) -> Chosen:
+    """The traces of a capture among files whose heads were read (`frames.CAPTURES`)."""
+    paths, note = choose_capture(found, where, capture)
+    has_companions = (found["note"] == EXECUTION_TRACE).any()
+    beside = {path: companions(found, path) for path in paths} if has_companions else {}
+    return Chosen(paths, beside, note)
 
 
 def companions(captures: pd.DataFrame, trace: Path) -> tuple[Path, ...]:

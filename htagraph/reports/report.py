@@ -17,11 +17,10 @@ from htagraph.errors import IncompleteTraceWarning
 from htagraph.findings.path import CriticalPath
 from htagraph.findings.verdict import Verdict
 from htagraph.job.job import Job
-from htagraph.job.loading import load_job
+from htagraph.job.opened import opened
 from htagraph.job.ranks import Work
 from htagraph.model.progress import begin_stage
-from htagraph.readers.captures import CaptureName
-from htagraph.readers.discover import holds_several
+from htagraph.readers.captures import CaptureName, chosen
 from htagraph.replay.excerpt import excerpt_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
@@ -238,25 +237,28 @@ def report(
     >>> hg.report(hg.load(hg.demo_trace("dataloader")), write=False).verdict.findings[0].title
     'Data loading'
     """
-    if not isinstance(where, str | Path | Trace | Job):
-        where = list(where)
-    source: Compiled | Job = (
-        where
-        if isinstance(where, Job)
-        else Compiled(where, where.compile(infer=infer))
-        if isinstance(where, Trace)
-        else _read(where, capture=capture, stacks=stacks, infer=infer, executor=executor)
-    )
+    place = _place(where)
+    if isinstance(where, Job):
+        source: Compiled | Job = where
+    elif isinstance(where, Trace):
+        source = Compiled(where, where.compile(infer=infer))
+    else:
+        traces = chosen(where if isinstance(where, str | Path) else list(where), capture)
+        if len(traces.paths) == 1:
+            place, capture = traces.paths[0], "latest"
+        elif not isinstance(where, str | Path):
+            place = traces.paths[0].parent
+        source = opened(traces, LoadOptions(stacks=stacks, infer=infer), executor=executor)
     if isinstance(source, Job):
         job = source.window(window) if window else source
-        name = Path(where).resolve().name if isinstance(where, str | Path) else "job"
+        name = place.resolve().name if isinstance(where, str | Path) else "job"
         also = page_work(len(job)) if write else ()
         summary: Summary | JobSummary = JobSummary.of_answering(job, name, also)
     else:
         summary = Summary.of(*source, window)
     if not write:
         return Report(summary)
-    origin = ReportOrigin.of(_place(where), window, capture)
+    origin = ReportOrigin.of(place, window, capture)
     if out is not None:
         origin.check(Path(out))
     into = Path(out) if out is not None else origin.folder(summary.name)
@@ -267,26 +269,8 @@ def report(
 
 def _place(where: str | Path | Trace | Job | Iterable[str | Path]) -> Path:
     """Where the source of a report lies: its file or folder, or that of its first rank."""
-    if isinstance(where, str | Path):
-        return Path(where)
-    if isinstance(where, Trace):
-        return where.path or Path("trace")
     if isinstance(where, Job):
         return Path(next(iter(where.summaries.values())).path).parent
-    return Path(next(iter(where))).parent
-
-
-def _read(
-    where: str | Path | Iterable[str | Path],
-    *,
-    capture: CaptureName,
-    stacks: bool | None,
-    infer: bool,
-    executor: Executor | None,
-) -> Compiled | Job:
-    """The trace of one rank and its graph, or the job of a folder, a glob or a list."""
-    if isinstance(where, str | Path) and not holds_several(where):
-        return LoadOptions(stacks=stacks, infer=infer).made(where)
-    return load_job(
-        where, capture=capture, executor=executor, on_error="skip", stacks=stacks, infer=infer
-    )
+    if isinstance(where, Trace):
+        return where.path or Path("trace")
+    return Path(where) if isinstance(where, str | Path) else Path()

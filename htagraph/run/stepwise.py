@@ -57,14 +57,13 @@ from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.event_args import ArgsIndex
-from htagraph.readers.kineto.file_index import FileIndex, Zones
 from htagraph.readers.kineto.header import base_time_of
 from htagraph.readers.memory_need import free_bytes
 from htagraph.readers.storage import path_of
 from htagraph.replay.excerpt import cut_out
 from htagraph.run.cache import Entry, entry_of
+from htagraph.run.chunks import Chunks, Zones
 from htagraph.run.compiled import LoadOptions
-from htagraph.run.trace import kept_index
 
 PART_BYTES = 256 << 20
 """Bytes of text in a part: 0.7 million events, which take 0.8 GB of memory, and three times as much
@@ -97,6 +96,11 @@ _TEXTS = ("cause", "bound", "name", "op", "ranges", "frame", "place", "meanwhile
 _FAR = 1 << 62
 """A time before and after all others, as far as windows of files reach."""
 
+
+_NO_ROOM = (
+    "the columns of a trace take up to a tenth of its text: choose a folder with room for them "
+    "(cache=, or HTAGRAPH_GRAPH_CACHE; else TMPDIR)."
+)
 
 _READ_IN_PARTS = (
     "Read in parts, with an eighth more around each: a wait for something before that is an "
@@ -251,8 +255,8 @@ def stepwise_verdict(
     stacks : bool, default=False
     infer : bool, default=True
     cache : str or Path, optional
-        Folder that keeps an index of the file, and each part that is done: an interrupted call
-        continues there. By default nothing is kept.
+        Folder that keeps the events as columns, and each part that is done: an interrupted call
+        continues there. By default a temporary one, of which nothing is kept.
     part_bytes : int, optional
         Text of a part, without what is around it, which takes about three times as much memory. By
         default 256 MiB; half of it, a quarter and so on if less than eight times as much is free.
@@ -266,6 +270,8 @@ def stepwise_verdict(
     ------
     TraceFormatError
         If the file is no trace.
+    OutputError
+        If the folder has no room for the columns.
 
     Examples
     --------
@@ -279,7 +285,12 @@ def stepwise_verdict(
         begin_stage(f"Reading {path.name}")
         size = _size_for(free_bytes()) if part_bytes is None else part_bytes
         folder = Path(none if cache is None else cache).expanduser()
-        run = _Run(kept_index(path, folder), folder, LoadOptions((), stacks, infer), size)
+        try:
+            chunks = Chunks(path, folder)
+        except OutputError as exc:
+            exc.hint = _NO_ROOM
+            raise
+        run = _Run(chunks, folder, LoadOptions((), stacks, infer), size)
         return run.judged()
 
 
@@ -295,7 +306,7 @@ def _size_for(free: int) -> int:
 class _Run:
     """One trace, read part by part."""
 
-    index: FileIndex
+    chunks: Chunks
     folder: Path
     options: LoadOptions
     part_bytes: int
@@ -303,17 +314,17 @@ class _Run:
     @cached_property
     def steps(self) -> pd.DataFrame:
         """Steps of the trace."""
-        return find_steps(self.index.named_ranges().events)
+        return find_steps(self.chunks.named_ranges().events)
 
     @cached_property
     def base_ns(self) -> int:
         """Time 0 of the file."""
-        return base_time_of(self.index.metadata)
+        return base_time_of(self.chunks.metadata)
 
     @cached_property
     def starts_ns(self) -> list[int]:
         """Where parts begin, the first at the beginning of time."""
-        zones = self.index.zones
+        zones = self.chunks.zones
         starts = self.steps["start_ns"].to_numpy(np.int64) - self.base_ns
         within = zones.first_ns[zones.n_events > 0], zones.last_ns[zones.n_events > 0]
         if len(starts) <= 1 and len(within[0]):
@@ -357,16 +368,16 @@ class _Run:
 
     def _entry(self, number: int | str) -> Entry:
         kind = f"part {number} of {self.part_bytes} bytes {self.options}"
-        return entry_of((self.index.path,), self.folder, kind)
+        return entry_of((self.chunks.path,), self.folder, kind)
 
     def _keep(self, number: int | str, found: Arrays) -> None:
-        with suppress(OutputError):  # `kept_index` has warned
+        with suppress(OutputError):  # then the next run judges this part again
             self._entry(number).write(found)
 
     @property
     def learned_from(self) -> range:
         """The parts from which all learn."""
-        every = ceil(self.index.device_share * self.n_parts / _LEARNED_FROM)
+        every = ceil(self.chunks.device_share * self.n_parts / _LEARNED_FROM)
         return range(every // 2, self.n_parts, every) if every else range(0)
 
     @cached_property
@@ -378,7 +389,7 @@ class _Run:
             return kept
         begin_stage("Learning from several parts")
         windows = [(self.starts_ns[some], self._end_ns(some)) for some in self.learned_from]
-        found = learnt_from(self.index.devices(windows), infer=self.options.infer)
+        found = learnt_from(self.chunks.devices(windows), infer=self.options.infer)
         self._keep("all", {"facts": _packed((asdict(found.calibration), sorted(found.keys)))})
         return found
 
@@ -415,7 +426,7 @@ class _Run:
     def _path_within(self, number: int, later: Sequence[_Part], times: tuple[int, int]) -> _Found:
         """The same, if only a window of the file is read."""
         times = max(times[0], -_FAR), min(times[1], _FAR)
-        recording = self.index.read(EventFilter(self.options.stacks or False, None, times))
+        recording = self.chunks.read(EventFilter(self.options.stacks or False, None, times))
         begin_stage("Compiling the graph")
         dag = compile_events(recording.events, infer=self.options.infer, learnt=self.learnt)
         notes = {**dag.notes, "n_unread_stacks": recording.skipped.get(STACKS, 0)}
@@ -458,7 +469,7 @@ class _Run:
     @property
     def _first_ns(self) -> int:
         """Start of the trace."""
-        return int(self.index.zones.first_ns.min()) + self.base_ns
+        return int(self.chunks.zones.first_ns.min()) + self.base_ns
 
     def _n_warm_up(self, last: Dag) -> int:
         """How many steps are left out at first, by their number; -1 if what is judged are no steps.

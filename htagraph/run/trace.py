@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,7 @@ import pandas as pd
 
 from htagraph.compiler.classes import ClassRule
 from htagraph.compiler.passes import compile_events
-from htagraph.errors import (
-    QueryError,
-    WindowNotFoundError,
-)
+from htagraph.errors import IncompleteTraceWarning, OutputError, QueryError, WindowNotFoundError
 from htagraph.lookup.find_window import MEDIAN, WHOLE, bounds_of, times_in
 from htagraph.lookup.steps import find_steps, is_annotation
 from htagraph.model.events import EventTable
@@ -34,13 +32,9 @@ from htagraph.readers.formats import is_other_format, is_perfetto, refuse_other_
 from htagraph.readers.kineto.event_kinds import KIND_OF_CATEGORY, LAUNCH_FLOWS
 from htagraph.readers.nsys.export import is_nsys
 from htagraph.readers.storage import is_file, is_remote, name_of, path_of
-from htagraph.run.cache import entry_of
 from htagraph.run.graph import TraceGraph
 from htagraph.writers.answering import answers
 from htagraph.writers.notebook_cell import table_html
-
-if TYPE_CHECKING:
-    from htagraph.readers.kineto.file_index import FileIndex
 
 
 def _reader(name: str) -> Reader:
@@ -303,7 +297,8 @@ def load(
         Files of other instruments about the same run, and traces in which its graphs were captured:
         `Trace.attached` lists what they added.
     cache : str or Path, optional
-        Folder that keeps an index of the file: with it, the next window is read without the rest.
+        Folder that keeps the events of the file as columns: with it, the next window is read
+        without the rest.
     progress : callable, optional
         Called with a `Progress` now and then; ``print`` shows it.
 
@@ -334,7 +329,7 @@ def load(
         begin_stage("Reading" if isinstance(source, bytes) else f"Reading {name_of(Path(source))}")
         is_kept = cache is not None and window is not None and categories is None
         if is_kept and read is _KINETO and _is_on_disk(source):
-            read = _by_index(kept_index(source, Path(str(cache)).expanduser()))
+            read = _of_chunks(source, Path(str(cache)).expanduser())
         if isinstance(window, str):
             window = _surroundings(source, read, window, instance)
         elif window is not None:
@@ -362,26 +357,21 @@ def _is_on_disk(source: str | Path | bytes) -> TypeGuard[Path]:
     return isinstance(source, Path) and not is_remote(source) and is_file(source)
 
 
-def kept_index(path: Path, folder: Path) -> FileIndex:
-    """The index of a file, from a cache folder if it has it."""
-    from htagraph.readers.kineto.file_index import FileIndex  # noqa: PLC0415  only where kept
+def _of_chunks(path: Path, folder: Path) -> Reader:
+    """Reader of one file: of a window by its chunks, of all else as without them."""
+    from htagraph.run.chunks import Chunks  # noqa: PLC0415  only where kept
 
-    kept = entry_of((path,), folder, "index")
-    if (found := kept.read(partial(FileIndex.of, path))) is not None:
-        return found
-    made = FileIndex.made(path)
-    kept.write_or_warn(made.arrays())
-    return made
-
-
-def _by_index(index: FileIndex) -> Reader:
-    """Reader of one file: of a window by its index, of all else as without one."""
+    try:
+        chunks = Chunks(path, folder)
+    except OutputError as exc:
+        warnings.warn(f"nothing is kept: {exc}", IncompleteTraceWarning, stacklevel=3)
+        return _KINETO
 
     def read(source: str | Path | bytes, **options: Any) -> Recording:  # noqa: ANN401
         if options["window"] is not None:
-            return index.read(EventFilter(**options))
+            return chunks.read(EventFilter(**options))
         if options["categories"] == _NAMED_BY_USERS:
-            return index.named_ranges()
+            return chunks.named_ranges()
         return _KINETO(source, **options)
 
     return read

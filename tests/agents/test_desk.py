@@ -11,14 +11,28 @@ from dataclasses import fields
 from pathlib import Path
 from threading import Event
 
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from htagraph import load, report, run_profile
 from htagraph.agents import target as loading
-from htagraph.agents.documents import CHARACTERS_PER_TOKEN, LONGEST_NAME, as_json
+from htagraph.agents.documents import (
+    CHARACTERS_PER_TOKEN,
+    LEAST_TOKENS,
+    LONGEST_NAME,
+    Part,
+    as_json,
+    fitted,
+    plain,
+    rows_part,
+)
 from htagraph.agents.server import Desk
 from htagraph.agents.target import Root
-from htagraph.agents.tools import WhatIfTool
+from htagraph.agents.tools import TOOLS, WhatIfTool
+from htagraph.errors import QueryError, TraceNotFoundError
 from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.summary import Summary
 from htagraph.run import compiled
@@ -526,3 +540,150 @@ def test_damage_comes_before_the_cards(folder, tmp_path):
     assert "as its file is cut off" in found["damage"][0]
     assert list(found).index("damage") < list(found).index("cards")
     assert not any("cut off" in note for note in found["notes"])
+
+
+TEXTS = st.text(max_size=400)
+PARTS = st.lists(
+    st.builds(
+        lambda items, columns: (items, columns),
+        st.lists(TEXTS, max_size=20),
+        st.sampled_from([(), ("name",)]),
+    ),
+    max_size=6,
+)
+
+
+@given(found=PARTS, max_tokens=st.integers(LEAST_TOKENS, 3_000))
+def test_an_answer_is_never_longer_than_asked(found, max_tokens):
+    """Whatever is in it, and what it leaves out is counted."""
+    parts = [
+        Part(f"part {at}", [[one] for one in items], len(items), "offset={next}.", columns)
+        for at, (items, columns) in enumerate(found)
+    ]
+
+    answer = fitted({"head": "x" * 200}, parts, max_tokens)
+
+    assert len(as_json(answer)) <= 4 * max_tokens
+    for part in parts:
+        got = answer.get(part.name, [])
+        n_shown = len(got["rows"] if isinstance(got, dict) else got)
+        said = answer.get("left_out", {}).get(part.name, "0 of")
+        assert n_shown + int(said.split(" of")[0]) == part.n_all
+
+
+def test_rows_left_out_are_got_by_the_next_offset():
+    """Pages do not overlap, and miss nothing."""
+    frame = pd.DataFrame({"name": ["x" * 100] * 40, "n": range(40)})
+    seen: list[int] = []
+    while True:
+        rows = rows_part("rows", frame, "offset={next}.", offset=len(seen), limit=12)
+        answer = fitted({}, [rows], 400)
+        seen += [row[1] for row in answer["rows"]["rows"]]
+        if "left_out" not in answer:
+            break
+        assert answer["left_out"]["rows"].endswith(f"offset={len(seen)}.")
+
+    assert seen == list(range(40))
+
+
+def test_values_are_those_that_json_has():
+    """No number that is none, no control character, no name without end."""
+    given_ = {
+        "nan": float("nan"),
+        "inf": np.float64("inf"),
+        "n": np.int64(2**60),
+        "share": 0.123456789,
+        "is": np.True_,
+        "none": pd.NA,
+        "name": "a\x1b]0;x\x07\nb\u202e",
+        "long": "x" * 1_000,
+    }
+    value = plain(given_)
+
+    assert json.loads(as_json(value)) == value
+    assert [value["nan"], value["inf"], value["n"], value["share"]] == [None, None, 2**60, 0.123457]
+    assert value["is"] is True
+    assert value["none"] is None
+    assert value["name"] == "a␛]0;x␇ b\ufffd"
+    assert (len(value["long"]), value["long"][80]) == (120, "…")
+
+
+def test_a_schema_says_all_that_a_tool_takes():
+    """Every parameter has a meaning."""
+    schemas = {tool: tool.input_schema() for tool in TOOLS.values()}
+    fields = [field for schema in schemas.values() for field in schema["properties"].values()]
+
+    assert all(field["description"] for field in fields)
+    assert all(tool.meaning() for tool in schemas)
+
+
+def test_all_tools_together_take_less_than_3600_tokens():
+    """Of a client's context: names, descriptions and schemas, counted as answers are."""
+    tools = [
+        {"name": tool.name, "description": tool.meaning(), "inputSchema": tool.input_schema()}
+        for tool in TOOLS.values()
+    ]
+
+    assert len(as_json(tools)) < 3_600 * CHARACTERS_PER_TOKEN
+
+
+@pytest.fixture
+def outside(tmp_path) -> Path:
+    """A trace beside the root."""
+    return simulate(training_rank(steps=1)).write(tmp_path / "secret" / "rank0.pt.trace.json.gz")
+
+
+@pytest.fixture
+def root(tmp_path, outside) -> Root:
+    """A root with links that lead out of it, as a file and as a folder."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    (folder / "link.json.gz").symlink_to(outside)
+    (folder / "folder").symlink_to(outside.parent)
+    (folder / "circle").symlink_to(folder / "circle")
+    return Root.of(folder)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../secret/rank0.pt.trace.json.gz",
+        "link.json.gz",
+        "folder/rank0.pt.trace.json.gz",
+        "a/../../secret",
+        "/etc/passwd",
+        "..",
+        "a\0b",
+    ],
+)
+def test_what_leads_outside_is_refused(root, name):
+    """Also where it does not exist: the answer does not tell."""
+    with pytest.raises(QueryError) as error:
+        root.existing(name)
+
+    assert "`captures` lists what is there" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["nothing.json", "circle", "circle/rank0.json"])
+def test_what_is_not_there_says_so(root, name):
+    """A link that leads to itself leads nowhere."""
+    with pytest.raises(
+        (QueryError, TraceNotFoundError), match=r"is no path|no such file or folder"
+    ):
+        root.existing(name)
+
+
+def test_links_in_a_folder_that_lead_outside_are_left_out(root):
+    """And the answer says how many."""
+    simulate(training_rank(steps=1)).write(root.folder / "own" / "rank0.pt.trace.json.gz")
+
+    captures, notes = root.captures(root.folder)
+
+    assert [root.shown(path) for path in captures["path"]] == ["own/rank0.pt.trace.json.gz"]
+    assert notes == ["1 link to files outside of the root left out."]
+
+
+def test_a_folder_of_nothing_else_has_no_captures(root):
+    """Nothing outside is named."""
+    with pytest.raises(QueryError, match="1 link to files outside of the root left out"):
+        root.captures(root.folder)

@@ -61,7 +61,12 @@ NOT_FOR_A_VERDICT = (
     *("numba", "plotly", "rustworkx", "perfetto", "google.protobuf"),
     *("sqlite3", "fsspec", "distributed", "mcp", "torch", "duckdb"),
     *("htagraph.synth", "htagraph.capture", "htagraph.agents", "htagraph.comparison"),
-    *("htagraph.job", "htagraph.comparison.scenario", "htagraph.reports.plots"),
+    *(
+        "htagraph.job.job",
+        "htagraph.job.ranks",
+        "htagraph.comparison.scenario",
+        "htagraph.reports.plots",
+    ),
     *("htagraph.reports.page", "htagraph.readers.nsys.reader"),
     *("htagraph.readers.perfetto.reader", "htagraph.readers.beside"),
     *("htagraph.readers.graph_file", "htagraph.writers.pftrace", "htagraph.writers.dot"),

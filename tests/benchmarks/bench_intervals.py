@@ -211,13 +211,7 @@ def _row(
 
 
 def judged(table: pd.DataFrame) -> pd.DataFrame:
-    """The pairs with their intervals, and whether these hold what was saved.
-
-    Parameters
-    ----------
-    table : DataFrame
-        As in ``tests/data/real_pairs.csv``: ``low`` and ``high`` by the readings of a trace.
-    """
+    """The pairs with their intervals, and whether these hold what was saved."""
     error = [
         run_to_run_ns(spread, round(window * 1e6)) / 1e6
         for spread, window in zip(table["spread"], table["window"], strict=True)

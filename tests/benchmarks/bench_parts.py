@@ -12,8 +12,6 @@ from pathlib import Path
 import htagraph as hg
 from htagraph.readers.byte_stream import content_of
 
-__all__ = ["moved_share"]
-
 
 def moved_share(file: Path, n_parts: int) -> tuple[int, int, float]:
     """Number of parts and of steps, and the share of the path that has another bound."""

@@ -38,18 +38,7 @@ _LOADERS = "enumerate(DataLoader)*"
 
 
 class Planted(NamedTuple):
-    """A planted cause: what is asked about it, the key of its time, and what it is compared with.
-
-    Parameters
-    ----------
-    named : callable
-        From a graph to the changes that take the cause away, by its name.
-    key : str
-        Of the time that the script measured of the cause itself; empty for none.
-    against : str
-        ``pair``, another capture; ``self``, the steps of the same capture that do not have the
-        cause, which the longest one does; ``none``, as no capture does the same without it.
-    """
+    """A planted cause: what is asked about it, and what it is compared with."""
 
     named: Named
     key: str = ""
@@ -100,18 +89,7 @@ _OF_SHARED = {
 
 
 class Case(NamedTuple):
-    """A capture, and what was measured without its cause.
-
-    Parameters
-    ----------
-    name : str
-    file : Path
-    planted : Planted
-    measured_ms : list of float
-        Steps of a capture without the cause; empty where there is none.
-    own_ms : float
-        Step less the planted time, as the script measured both; 0 where it did not.
-    """
+    """A capture, and what was measured without its cause."""
 
     name: str
     file: Path
@@ -192,17 +170,7 @@ def predicted(graph: hg.TraceGraph, changes: Sequence[Change], *, longest: bool)
 
 
 class Judged(NamedTuple):
-    """A prediction and the measured time, in ms.
-
-    Parameters
-    ----------
-    case : Case
-    asked, change : str
-    steps : Predicted
-    measured_ms : list of float
-    spread : float
-        How much alike steps of the capture differ.
-    """
+    """A prediction and the measured time, in ms."""
 
     case: Case
     asked: str

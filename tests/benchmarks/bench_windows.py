@@ -14,8 +14,6 @@ from typing import NamedTuple
 import htagraph as hg
 from tests.real_traces import located, traces_in
 
-__all__ = ["Closeness", "closeness"]
-
 _FOLDERS = ("torchrec", "megatron-tp2", "hta/nccl_parser_config", "hta/trace_filter")
 _SEGMENT = ["start_ns", "dur_ns", "bound", "name"]
 

@@ -24,16 +24,7 @@ Run = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Contender:
-    """What analyzes a trace: this package, or HTA.
-
-    Parameters
-    ----------
-    name : str
-    python : str
-        The interpreter that has it.
-    ways : tuple of str
-        One process each, of `tests.benchmarks.stages`.
-    """
+    """What analyzes a trace: this package, or HTA."""
 
     name: str
     python: str

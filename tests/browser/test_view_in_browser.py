@@ -133,10 +133,7 @@ def test_the_ui_opens_at_the_first_finding_and_at_a_link(tab: Any, tmp_path: Pat
 
 
 def test_a_job_is_opened_at_its_late_rank(tab: Any, tmp_path: Path) -> None:
-    """Rank 1 is late: above those that wait for it, with its arrival selected, and arrows to them.
-
-    Its device and threads are expanded, the other ranks are a row each.
-    """
+    """Rank 1 is late: above those that wait, its arrival selected, and arrows to them."""
     simulate_job(training_job(ranks=3, steps=2, layers=2, straggler=1)).write(tmp_path / "job")
     arguments = [str(tmp_path / "job"), "--offline", "--no-browser", "--port", "0", "--quiet"]
     with subprocess.Popen(

@@ -11,13 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import htagraph as hg
+from htagraph.cli.inputs import readable
 from htagraph.cli.main import main
-from htagraph.model.colors import COLORS
-from htagraph.model.kinds import bound_in_words
 from htagraph.synth.demo_traces import demo_trace
-from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -56,20 +56,6 @@ def test_report_says_what_bounds_the_run(run, trace):
         "",
         "Data loading costs 72% of this run: 7.92 ms a step would be 2.22 ms without it.",
     ]
-
-
-def test_report_names_lines_of_python_where_the_file_has_them(run):
-    """A small capture with stacks: read unless refused, and never called unrecorded."""
-    file = located("captures/single/json_stack.pt.trace.json.gz")
-    said = {
-        option: run("report", file, "--no-files", "-q", *option)[1]
-        for option in ((), ("--stacks",), ("--no-stacks",))
-    }
-
-    assert "single.py:44 in parse_features 81.8 ms" in said[()]
-    assert said[()] == said[("--stacks",)]
-    assert "Python not read (--stacks) after aten::layer_norm" in said[("--no-stacks",)]
-    assert not any("untraced code" in text for text in said.values())
 
 
 def test_report_leaves_its_files_in_a_folder_of_the_traces_name(run, trace, tmp_path):
@@ -116,16 +102,6 @@ def test_path_as_csv_adds_up_to_the_window(run, trace):
 
     assert rows[0]["bound"] == "data_loading"
     assert sum(int(row["dur_ns"]) for row in rows) == 23_968_985
-
-
-def test_path_lists_its_segments(run, trace):
-    """One row per segment, in order of time."""
-    _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
-    rows = json.loads(out)
-
-    assert [row["start_ns"] for row in rows[1:]] == [
-        row["start_ns"] + row["dur_ns"] for row in rows[:-1]
-    ]
 
 
 def test_path_writes_the_format_that_the_name_asks_for(run, trace, tmp_path):
@@ -176,12 +152,6 @@ def test_all_edges_are_arrows_for_perfetto(run, trace, tmp_path):
     assert (code, "pairs of events have an arrow" in err) == (0, True)
     assert run(*all_edges, "--out", tmp_path / "x.dot")[0] == 1
     assert run(*all_edges)[0] == 1
-
-
-def test_dot_draws_one_thing(run, trace):
-    """All events, or some."""
-    code, _, err = run("dot", trace, "--graph", "--around", "aten::mm", "-q")
-    assert (code, "give one" in err) == (1, True)
 
 
 def test_dot_draws_the_path_of_a_job(run):
@@ -302,21 +272,6 @@ def test_piped_output_has_no_colors(trace, tmp_path):
     assert b"\x1b" not in piped.stderr
 
 
-def test_bars_on_a_terminal_have_the_colors_of_figures(trace):
-    """Each is in a row that begins with the name of its bound."""
-    command = [sys.executable, "-m", "htagraph.cli.main", "report", "--tables", "--no-files"]
-    env = os.environ | {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "COLUMNS": "100"}
-    done = subprocess.run(
-        [*command, str(trace)], capture_output=True, check=True, env=env, encoding="utf-8"
-    )
-    bars = re.findall(r"(?m)^(\w[\w ]+?)  .*\x1b\[38;2;(\d+);(\d+);(\d+)m[█▏▎▍▌▋▊▉]", done.stdout)
-    drawn = {name: "#{:02x}{:02x}{:02x}".format(*map(int, rgb)) for name, *rgb in bars}
-    table = {bound_in_words(bound.label): color.fill for bound, color in COLORS.items()}
-
-    assert len(drawn) > 2
-    assert drawn == {name: table[name] for name in drawn}
-
-
 def test_inference_can_be_switched_off(run, trace):
     """No verb then has an inferred edge: here that the step waits for the autograd thread."""
     _, inferred, _ = run("path", trace, "--by", "rule", "--format", "json")
@@ -344,15 +299,6 @@ def test_a_report_without_inference_says_so_in_one_line(run, trace):
     assert "of the path is inferred: wait for another thread 0.6%." in on
 
 
-def test_segments_are_marked_where_they_are_inferred(run, trace):
-    """A column of the path itself."""
-    _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
-
-    assert {row["rule"] for row in json.loads(out) if row["is_inferred"]} == {
-        "wait for another thread"
-    }
-
-
 def test_the_whole_trace_can_be_asked_for(run, trace):
     """`-w trace` is all of it, with what is before the first step."""
     whole, default = (
@@ -361,3 +307,164 @@ def test_the_whole_trace_can_be_asked_for(run, trace):
     )
 
     assert (whole, default) == (23_968_985, 23_756_800)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    path = tmp_path / "run.nsys-rep"
+    path.write_bytes(b"a format that is not public")
+    return path
+
+
+def test_a_report_is_read_through_the_export_beside_it(report):
+    export = report.with_name("run.sqlite")
+    export.write_bytes(b"SQLite format 3\x00")
+
+    assert readable(report) == export
+
+
+def test_an_export_older_than_its_report_is_not_taken_for_it(report):
+    export = report.with_name("run.sqlite")
+    export.write_bytes(b"SQLite format 3\x00")
+    os.utime(export, (0, 0))
+
+    assert readable(report) == report
+
+
+def test_nobody_in_front_of_the_terminal_is_not_asked(report):
+    assert readable(report) == report
+
+
+@pytest.fixture(scope="module")
+def row_limits_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Fourteen steps."""
+    rank = simulate(training_rank(steps=14, layers=3))
+    return rank.write(tmp_path_factory.mktemp("rows") / "rank0.json")
+
+
+@pytest.fixture
+def printed(capsys, monkeypatch, row_limits_trace):
+    """Output and notices of a command on the trace."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def run(verb: str, *arguments: str) -> tuple[list[str], str]:
+        with pytest.raises(SystemExit):
+            main([verb, *arguments, str(row_limits_trace)])
+        streams = capsys.readouterr()
+        return streams.out.splitlines(), streams.err
+
+    return run
+
+
+def table(lines: list[str], title: str) -> list[str]:
+    """Rows of the table under a title, without its header."""
+    first = next(row for row, line in enumerate(lines) if line.startswith(title))
+    rows = lines[first + 2 :]
+    return rows[: rows.index("")] if "" in rows else rows
+
+
+def test_segments_and_rows_of_an_answer(printed) -> None:
+    lines, aside = printed("path", "--by", "segment")
+    assert len(lines) == 1 + 1 + 40
+    assert "more rows: --format csv prints all" in aside
+
+    lines, aside = printed("ask", "kernel_durations")
+    assert len(lines) == 1 + 1 + 40
+    assert "40 of" in aside
+
+
+def test_steps_and_operators_of_a_report(printed) -> None:
+    lines, _ = printed("report", "--no-files", "--tables")
+
+    assert len(table(lines, "By step, first 12 of")) == 12
+    assert len(table(lines, "Operators on the path")) == 6
+
+
+def test_output_into_a_pipe_is_140_characters_wide(printed) -> None:
+    lines, _ = printed("ask", "list")
+
+    assert 120 < max(map(len, lines)) <= 140
+
+
+TRACE = str(hg.demo_trace("none"))
+CHAIN = "op aten::linear -LAUNCH> kernel -STREAM> kernel"
+
+
+@pytest.fixture
+def query_run(capsys, monkeypatch):
+    """Exit code, output and error output of a query."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def queried(*args: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["query", TRACE, *map(str, args)])
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return queried
+
+
+def test_matches_are_a_table_with_units(query_run):
+    """Names first, then how long each took and waited."""
+    _, out, _ = query_run(CHAIN, "-q")
+
+    title, head, row, *_ = out.splitlines()
+    assert title == f"18 matches of {CHAIN} in this run."
+    assert head.split()[:4] == ["op", "kernel", "kernel", "2"]
+    assert row.split()[:3] == [
+        "aten::linear",
+        "ampere_sgemm_128x64_nn",
+        "vectorized_elementwise_kernel",
+    ]
+    assert "us" in row
+
+
+def test_scripts_get_all_rows_and_columns(query_run):
+    """The same as in Python, to the nanosecond."""
+    rows = json.loads(query_run(CHAIN, "-f", "json", "-q")[1])
+    frame = hg.load(TRACE).compile().match(CHAIN).frame
+
+    assert pd.DataFrame(rows)["kernel_wait_ns"].tolist() == frame["kernel_wait_ns"].tolist()
+    assert list(rows[0]) == list(frame)
+
+
+def test_groups_by_names_or_by_columns(query_run):
+    """As `Matches.group` does."""
+    (row,) = json.loads(query_run(CHAIN, "--by", "name", "-f", "json", "-q")[1])
+    by_kind = json.loads(query_run(CHAIN, "--by", "op, kernel_edge_kind", "-f", "json", "-q")[1])
+
+    assert (row["op"], row["n_matches"]) == ("aten::linear", 18)
+    assert by_kind[0]["kernel_edge_kind"] == "launch"
+
+
+def test_windows_limits_columns_and_files(query_run, tmp_path):
+    """As of the other verbs."""
+    code, out, err = query_run(CHAIN, "-w", "0:8ms", "--limit", 2, "--columns", "op,kernel_ts_ns")
+
+    assert code == 0
+    assert out.startswith(f"12 matches of {CHAIN} in 0:8ms.")
+    assert len(out.splitlines()) == 4
+    assert "+" in out.splitlines()[3]  # an instant, counted from the first
+    assert "2 of 12 rows" in err
+    query_run(CHAIN, "--out", tmp_path / "found.csv", "-q")
+    assert len(pd.read_csv(tmp_path / "found.csv")) == 18
+
+
+def test_a_wrong_pattern_is_shown_with_a_mark(query_run):
+    """Before a file is read."""
+    code, out, err = query_run("op -LANCH> kernel")
+
+    assert (code, out) == (1, "")
+    sentence, text, mark = err.splitlines()
+    assert sentence.startswith("error: character 5 of the pattern: expected a kind of edge")
+    assert (text, mark) == ("    op -LANCH> kernel", "        ^")
+
+
+def test_a_job_needs_a_rank(capsys):
+    """A pattern is about one rank."""
+    with pytest.raises(SystemExit):
+        main(["query", str(hg.demo_trace("job")), "kernel", "-q"])
+    assert "--rank" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["query", str(hg.demo_trace("job")), "--rank", "1", "kernel ncc*", "-q"])
+    assert "matches of kernel ncc*" in capsys.readouterr().out

@@ -1,7 +1,4 @@
-"""A signal ends whatever runs, in one line: no traceback, no half file, no orphan.
-
-Processes are interrupted for real, with all that they started, as a terminal does it.
-"""
+"""A signal ends whatever runs, in one line: no traceback, no half file, no orphan."""
 
 from __future__ import annotations
 

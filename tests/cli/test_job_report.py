@@ -12,14 +12,12 @@ from pathlib import Path
 import pytest
 
 from htagraph import load_job
-from htagraph.cli.inputs import windowed
 from htagraph.cli.main import main
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.json_document import JOB_VERSION, job_document
+from htagraph.reports.json_document import job_document
 from htagraph.reports.markdown import markdown_job_summary
 from htagraph.reports.page.sections import help_section
 from htagraph.reports.what_helps import NOT_REPLAYED
-from tests.real_traces import located
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -58,17 +56,6 @@ def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
         "report.html",
     }
     assert 'id="help"' in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
-def test_json_is_printed_alone(capsys, folder, tmp_path):
-    """For scripts: nothing else on standard output."""
-    with pytest.raises(SystemExit):
-        main(["report", str(folder), "--out", str(tmp_path), "--json", "-", "--quiet"])
-    document = json.loads(capsys.readouterr().out)
-
-    assert (document["schema"], document["version"]) == ("htagraph.job_report", JOB_VERSION)
-    assert document["verdict"]["items"][0]["causes"] == [f"late rank {_LATE}"]
-    assert document["files"]["page"] == str(tmp_path / "report.html")
 
 
 def test_the_late_rank_is_the_first_finding(document):
@@ -128,38 +115,6 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
 
     assert "What would help" not in markdown_job_summary(summary)
     assert (section.panels, section.intro) == ((), NOT_REPLAYED)
-
-
-@pytest.mark.public("hta/trace_filter")
-@pytest.mark.filterwarnings("ignore:10 of 10 collectives of rank 1 are not matched")
-def test_ranks_that_cannot_have_met_are_judged_by_themselves():
-    """No clock brings these two together: what they waited for each other is not known."""
-    verdict = JobSummary(load_job(located("hta/trace_filter")), "job").verdict
-
-    assert [(one.title, one.ranks) for one in verdict.findings] == [("CPU work", ())]
-    assert verdict.damage[0] == (
-        "No collectives could be matched, so who waits for whom is unknown; each rank is judged by "
-        "itself: ranks 0, 1: CPU work 35% to 39%."
-    )
-
-
-def test_a_corrupt_rank_is_left_out_and_named(capsys, folder, tmp_path):
-    """The others still answer; with one rank gone, nobody knows for whom they waited.
-
-    The report names the file itself: with `--quiet`, no warning says it before.
-    """
-    broken = tmp_path / "traces"
-    broken.mkdir()
-    for file in sorted(folder.glob("*.gz")):
-        (broken / file.name).write_bytes(file.read_bytes())
-    min(broken.iterdir()).write_bytes(b"not a trace")
-    with pytest.raises(SystemExit) as ended:
-        main(["report", str(broken), "--out", str(tmp_path / "out"), "--quiet"])
-    out = capsys.readouterr().out
-
-    assert int(ended.value.code or 0) == 0
-    assert min(broken.iterdir()).name in out
-    assert "1 rank missing · 1 file left out" in out
 
 
 @pytest.mark.parametrize(
@@ -282,24 +237,6 @@ def test_unrelated_traces_are_refused_with_a_table(capsys, two_captures, tmp_pat
     assert code == 1
     assert [line.split()[0] for line in lines] == ["capture", "1", "2", "error:"]
     assert "holds traces of unrelated runs" in lines[-1]
-
-
-def test_a_job_without_inference_says_so(capsys, folder, tmp_path):
-    """In one line below its facts; no rank then has an inferred edge."""
-    with pytest.raises(SystemExit):
-        main(["report", str(folder), "--no-infer", "--out", str(tmp_path), "--quiet"])
-    assert "Nothing was inferred (--no-infer):" in " ".join(capsys.readouterr().out.split())
-    with pytest.raises(SystemExit):
-        main(["ask", "inferences", str(folder), "--no-infer", "--format", "json", "--quiet"])
-    assert json.loads(capsys.readouterr().out) == []
-
-
-def test_all_of_a_job_can_be_asked_for(folder):
-    """`-w trace` is the whole job; by default, its steps are judged."""
-    job = load_job(folder)
-
-    assert windowed(job, "trace").rank_window is None
-    assert (str(job.rank_window), job.n_steps) == ("2 steps", 2)
 
 
 def test_ranks_without_work_are_reported(capsys, tmp_path):

@@ -6,7 +6,6 @@ import io
 import json
 import math
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,7 +13,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import htagraph as hg
-from htagraph.cli.main import main
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import QueryError
 from htagraph.job.job import JOB_QUESTIONS
@@ -23,7 +21,6 @@ from htagraph.model.schema import Quantity
 from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.json_document import records
 from htagraph.writers.cells import cell_text, fitted, human_frame
-from tests.real_traces import located
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
@@ -143,14 +140,6 @@ def test_each_number_of_a_job_is_read_at_80_columns(job: hg.Job) -> None:
         check_numbers(job, question, 80)
 
 
-@pytest.mark.public("hta/trace_diff/control/control.json.gz")
-def test_each_number_of_a_real_answer_is_read() -> None:
-    control = hg.load(located("hta/trace_diff/control/control.json.gz")).compile()
-    for question in ASKED:
-        for width in (80, 120, 200):
-            check_numbers(control, question, width)
-
-
 @pytest.mark.parametrize("question", [*ASKED, *JOB_QUESTIONS])
 def test_no_two_columns_of_an_answer_have_one_heading(question: str) -> None:
     """`n_blocked` and `blocked_ns` would both be called blocked."""
@@ -203,14 +192,3 @@ def test_a_column_that_does_not_exist_is_a_wrong_question() -> None:
     """The hint lists those there are."""
     with pytest.raises(QueryError, match=r"no column 'dur'.*one of group, share, sum_ns"):
         printed(KERNELS, 80, columns="dur")
-
-
-def test_the_example_of_the_readme_shows_its_numbers(capsys, tmp_path: Path) -> None:
-    """`ask kernel_breakdown FILE -o by=name`: a share for every kernel, at the width of a pipe."""
-    file = simulate(training_rank(steps=1)).write(tmp_path / "rank0.json")
-    with pytest.raises(SystemExit):
-        main(["ask", "kernel_breakdown", str(file), "-o", "by=name", "-q"])
-    title, head, *rows = capsys.readouterr().out.splitlines()
-    assert title == f"Kernel breakdown of this run: {len(rows)} rows."
-    assert head.split() == ["group", "share", "sum", "kernels", "mean", "max", "p50"]
-    assert all("%" in row and row.count("s") >= 3 for row in rows)

@@ -45,24 +45,6 @@ def test_standard_input_is_a_trace(name: str, content: bytes, tmp_path: Path) ->
     assert (code, out) == run("path", str(file), given=b"")[:2]
 
 
-def test_process_substitution_is_a_trace(content: bytes, tmp_path: Path) -> None:
-    """``htagraph path <(zcat trace.json.gz)``."""
-    file = tmp_path / "trace.json"
-    file.write_bytes(content)
-    command = f"{sys.executable} -m htagraph path <(cat {file}) --quiet"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
-
-    assert (done.returncode, done.stdout) == run("path", str(file), given=b"")[:2]
-
-
-def test_a_second_report_on_standard_input_replaces_the_first(
-    content: bytes, tmp_path: Path
-) -> None:
-    codes = [run("report", "-", "--out", str(tmp_path), given=content)[0] for _ in range(2)]
-
-    assert codes == [0, 0]
-
-
 def test_an_empty_pipe_is_one_line() -> None:
     code, _, error = run("path", "-", given=b"")
 

@@ -129,15 +129,6 @@ def test_it_opens_where_it_is_told_to(file: Path) -> None:
     assert "ts" not in asked
 
 
-def test_several_files_are_ranks(file: Path, tmp_path: Path) -> None:
-    """What has its path already cannot be put together."""
-    other = tmp_path / "critical.pftrace"
-    other.write_bytes(b"")
-    done = run(str(file), str(other), *QUIET)
-    said = "Hint: critical.pftrace already has its path: open it alone, or give .json files."
-    assert (done.returncode, len(done.stderr.splitlines()), said in done.stderr) == (1, 1, True)
-
-
 def test_plain_serves_a_json_trace_as_it_is(file: Path) -> None:
     """Byte for byte, under its own name, and then the command ends."""
     asked, content, code = fetched(str(file), "--plain")
@@ -183,13 +174,6 @@ def test_a_name_cannot_be_looked_up_in_a_perfetto_trace(tmp_path: Path) -> None:
             "Hint: give START:END in ns, or a .json trace without --plain."
         )
     ]
-
-
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    """Exit code 1, no traceback."""
-    done = run(str(tmp_path / "none.json"), *QUIET)
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "no such file" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")

@@ -82,15 +82,6 @@ def test_the_window_is_the_subject_of_the_sentence(run, trace, window, said):
     assert f"{said[0].upper()}{said[1:]} with prefetch():" in changed.splitlines()
 
 
-def test_the_rows_of_opportunities_are_there_for_scripts(run, trace):
-    """All of them, with the change as Python writes it, or the cause that is gone."""
-    _, out, _ = run(trace, "--format", "json")
-    changes = [row["change"] for row in json.loads(out)]
-
-    assert changes[0] == "without data loading"
-    assert "prefetch()" in changes
-
-
 def test_a_change_has_a_saving_by_every_reading_and_bounds_that_add_up(run, trace):
     """As one document; what limits the run adds up before and after."""
     _, out, _ = run(trace, "--prefetch", 1, "--json", "-")
@@ -181,26 +172,10 @@ def test_a_change_is_made_on_one_rank_only(run, folder, tmp_path):
     assert "Next: htagraph view changed.pftrace" in err
 
 
-def test_a_step_of_a_job_is_asked_about_by_its_name(run, folder):
-    _, out, _ = run(folder, "-w", "ProfilerStep#1", "--equalise", "--json", "-")
-
-    assert json.loads(out)["window"] == "ProfilerStep#1"
-
-
 def test_a_rank_that_the_job_has_not_is_named_with_those_it_has(run, folder):
     code, _, err = run(folder, "--on-rank", 7, "--equalise")
 
     assert (code, err) == (1, "error: there is no rank 7 to change. Hint: the job has 0, 1.")
-
-
-def test_a_name_that_the_rank_has_not_is_named(run, folder):
-    """Not the rank, which is there."""
-    code, _, err = run(folder, "--on-rank", 1, "--remove", "no such kernel")
-
-    assert (code, err.partition(" Hint: ")[0]) == (
-        1,
-        "error: no event matches 'no such kernel'.",
-    )
 
 
 def test_a_job_that_is_too_large_is_refused_in_one_line(run, folder, monkeypatch):
@@ -211,13 +186,6 @@ def test_a_job_that_is_too_large_is_refused_in_one_line(run, folder, monkeypatch
 
     assert (code, out) == (1, "")
     assert re.fullmatch(r"error: the ranks have .* 10 can be replayed together\. Hint: .*", err)
-
-
-def test_a_job_that_is_too_large_for_a_report_is_still_replayed(run, folder, monkeypatch):
-    monkeypatch.setattr("htagraph.job.job._REPLAYED_EVENTS", 10)
-    _, out, _ = run(folder, "--json", "-")
-
-    assert any(row["late_rank"] == 1 for row in json.loads(out)["opportunities"])
 
 
 def test_a_run_without_a_cause_saves_what_it_costs(run, trace):
@@ -242,12 +210,6 @@ def test_a_cause_that_the_run_has_not_is_named_with_those_it_has(run, trace, fol
     assert "data-loading" in err
     assert "late-rank-1" in of_job
     assert json.loads(saved)["saves_ns"] > 8_000_000
-
-
-def test_workers_are_as_many_as_asked_for(run, trace):
-    _, out, _ = run(trace, "--prefetch", 3, "--json", "-")
-
-    assert json.loads(out)["changes"] == ["prefetch(workers=3)"]
 
 
 WRONG = [

@@ -13,8 +13,6 @@ from htagraph.errors import QueryError
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
-ROOT = str(Path(__file__).parents[2])
-
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory) -> Path:
@@ -81,12 +79,6 @@ def test_options_are_checked_from_python_too(graph: hg.TraceGraph) -> None:
     """`ask` takes what the method takes."""
     with pytest.raises(QueryError, match="no option 'foo'"):
         graph.ask("quality", foo=1)
-
-
-def test_a_length_that_no_pattern_has_is_no_work(graph: hg.TraceGraph) -> None:
-    """Sequences stop growing where nothing repeats any more."""
-    longest = graph.kernel_patterns(max_length=2**62)
-    assert longest["length"].max() < 1_000
 
 
 @pytest.mark.parametrize(

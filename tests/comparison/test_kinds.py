@@ -1,22 +1,27 @@
-"""Steps that come in kinds: each is compared with its own, as often as it occurs."""
+"""What differs, by kind: causes, samples, work that both do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import htagraph as hg
+from htagraph.comparison.causes import Causes, Tables, calls_in_words, causes_of
+from htagraph.comparison.limits import Limits, check_run
+from htagraph.comparison.profiling import graph_profile
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import Kind, RunProfile
-from htagraph.comparison.samples import graph_samples
+from htagraph.comparison.samples import DoneSteps, compared, graph_samples
 from htagraph.errors import GraphError
 from htagraph.lookup.steady_steps import steady_steps
-from tests.comparison.profiles import profile
+from tests.comparison.profiles import profile, simulated
 from tests.synth.program import Action, Annotation, Op, Program, Spend
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
@@ -218,3 +223,254 @@ def test_a_job_has_kinds_of_steps(tmp_path):
     assert [(kind.n_steps, kind.n_compared) for kind in found.kinds] == [(3, 3), (4, 4)]
     assert found.facts == "job, 2 ranks, 7 compared of 7 steps of 2 kinds, 4.27 ms each"
     assert hg.diff(found, found).verdict().endswith("4.27 ms a step is 4.27 ms now.")
+
+
+def frame(changes: dict[tuple[str, str], int]) -> pd.DataFrame:
+    """Groups that grew by so many ns, from 100 ms in 10 calls; by bound and name."""
+    rows = [(bound, name, delta_ns) for (bound, name), delta_ns in changes.items()]
+    found = pd.DataFrame(rows, columns=["bound", "name", "delta_ns"])
+    return found.assign(
+        change=np.where(found["delta_ns"] == 0, "noise", "grown"),
+        calls_before=10.0,
+        calls_after=10.0,
+        before_ns=100 * MS,
+        after_ns=100 * MS + found["delta_ns"],
+        noise_ns=float(MS),
+        name=found["name"].astype(object),
+    )
+
+
+def causes(bounds: dict[str, int], names: dict[tuple[str, str], int] | None = None) -> Causes:
+    """The causes of a difference by bound, with kernels."""
+    by_bound = frame({(bound, bound): delta_ns for bound, delta_ns in bounds.items()})
+    by_name = frame(names or {})
+    return causes_of(Tables(by_bound, frame({}), by_name, by_name, *[frame({})] * 3))
+
+
+@pytest.mark.parametrize(("host_ms", "is_named"), [(9, False), (12, True)])
+def test_bounds_are_named_from_a_tenth_on(host_ms: int, is_named: bool) -> None:
+    """Of the whole difference, 100 ms."""
+    found = causes({"compute": (100 - host_ms) * MS, "host": host_ms * MS})
+
+    assert ("CPU operators" in found.where) is is_named
+
+
+def test_three_bounds_are_named() -> None:
+    """The largest."""
+    bounds = dict.fromkeys(("compute", "communication", "memory", "host"), 25 * MS)
+
+    assert causes(bounds) == (
+        "25.0 ms more in GPU compute",
+        "Where: GPU compute +25.0 ms; communication +25.0 ms; GPU copies +25.0 ms.",
+    )
+
+
+def test_one_bound_without_a_place_is_told_once() -> None:
+    """In the headline."""
+    assert causes({"host": -25 * MS}) == ("25.0 ms less in CPU operators", "")
+
+
+@pytest.mark.parametrize(("gemm_ms", "is_named"), [(39, False), (41, True)])
+def test_a_kernel_is_named_from_two_fifths_on(gemm_ms: int, is_named: bool) -> None:
+    """Of the change of its bound."""
+    found = causes({"compute": 100 * MS}, {("compute", "gemm"): gemm_ms * MS})
+
+    assert ("of it in gemm (each 41% slower)" in found.where) is is_named
+
+
+@pytest.mark.parametrize(
+    ("gemm_ms", "said"),
+    [
+        (43, "GPU compute +100 ms, +43.0 ms of it in gemm (each 43% slower)"),
+        (89, "GPU compute +100 ms, +89.0 ms of it in gemm (each 89% slower)"),
+        (91, "GPU compute +91.0 ms in gemm (each 91% slower)"),
+        (120, "GPU compute +100 ms in gemm (each 2.2x as long)"),  # others got faster
+    ],
+)
+def test_a_kernel_gets_no_more_than_it_has(gemm_ms: int, said: str) -> None:
+    """From nine tenths on, it is the cause; before, one of several."""
+    found = causes({"compute": 100 * MS}, {("compute", "gemm"): gemm_ms * MS})
+
+    assert found == ("100 ms more in GPU compute", f"Where: {said}.")
+
+
+@pytest.mark.parametrize(
+    ("calls", "took_ns", "said"),
+    [
+        (12.0, 1_245, "20% more calls"),  # each 4%: a sixth of the change
+        (12.0, 1_300, "20% more calls, each 8% slower"),
+        (10.3, 1_236, "each 20% slower"),  # 3% more calls: an eighth
+        (10.8, 1_296, "8% more calls, each 20% slower"),
+        (10.04, 1_014, "each 1% slower"),  # 0.4% more calls print as none
+    ],
+)
+def test_calls_and_their_times_are_named_from_a_fifth_on(
+    calls: float, took_ns: int, said: str
+) -> None:
+    """Of what both change, from 10 calls in 1 us; half a percent is none."""
+    row: dict[Any, Any] = {"calls_before": 10.0, "before_ns": 1_000}
+
+    assert calls_in_words(row | {"calls_after": calls, "after_ns": took_ns}) == said
+
+
+def _graph(drawing: str):
+    return hg.Trace.from_events(hg.synth.timeline(drawing)).compile()
+
+
+def test_steps_last_until_the_device_has_done_them():
+    """The host runs ahead: its ranges take 16 us each, the device 19."""
+    found = graph_samples(
+        _graph("""
+            us       |0         10        20        30        40        50        60        70
+            cpu 1    |{ProfilerStep#0}{ProfilerStep#1}{ProfilerStep#2}
+            cpu 1    | [launch >a]     [launch >b]     [launch >c]
+            stream 7 |          [gemm <a          ][gemm <b          ][gemm <c          ]
+        """)
+    )
+
+    assert found.frame["dur_ns"].tolist() == [29_000, 19_000, 19_000]
+    assert found.n_steps == 3
+
+
+def test_the_first_step_of_a_trace_is_left_out_where_three_others_are_alike():
+    """And it says so; it is not odd."""
+    four, three = (
+        graph_samples(hg.Trace.from_events(simulated(1, steps=n).events).compile()) for n in (4, 3)
+    )
+
+    assert four.rows.tolist() == [1, 2, 3]
+    assert (four.left_out[-1], four.n_odd) == ("step 0, the first of the trace", 0)
+    assert three.rows.tolist() == [0, 1, 2]
+
+
+def test_a_step_that_does_other_work_is_named():
+    """With what it does besides."""
+    found = graph_profile(
+        _graph("""
+            us    |0         10        20        30        40        50        60        70
+            cpu 1 |{ProfilerStep#0  }{ProfilerStep#1}{ProfilerStep#2 [save   ]}{ProfilerStep#3 }
+        """)
+    )
+
+    assert (found.usual.n_compared, found.usual.n_odd) == (3, 1)
+    assert found.usual.left_out[0].startswith("ProfilerStep#2: 1 event more than usual (+1 save)")
+
+
+@pytest.mark.parametrize(("n_odd", "more"), [(6, 0), (8, 2)])
+def test_six_outlier_steps_are_named(n_odd: int, more: int):
+    """The rest are counted."""
+    n = 20 + n_odd
+    end_ns = np.cumsum([100_000] * 20 + [300_000] * n_odd)
+    same, every = np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)
+    names = np.array([f"step {number}" for number in range(n)], dtype=object)
+    steps = DoneSteps(names, np.append(0, end_ns[:-1]), end_ns, same, same - 1)
+    found = compared(steps, every, every, lambda: [""] * n)
+
+    assert found.n_odd == n_odd
+    assert sum("longer than usual" in line for line in found.left_out) == 6
+    assert found.left_out[-1].startswith("… and ") is (more > 0)
+
+
+def test_a_profile_is_small():
+    """It keeps the longest names, cut to 240 characters, and the lengths of 200 steps."""
+    steps = "".join(f"{{ProfilerStep#{number:<5}}}" for number in range(210))
+    ops = "".join(f"[aten::op{number:<5}]" for number in range(210))
+    many = graph_profile(_graph(f"cpu 1 |{ops}"))
+    named = [sum(one.part == part for one in many.parts) for part in ("op", "name", "operator")]
+    long = graph_profile(_graph(f"cpu 1 |[{'x' * 300}]"))
+
+    assert named == [101, 101, 151]  # the last one is all others
+    assert len(graph_profile(_graph(f"cpu 1 |{steps}")).steps_ns) == 200
+    assert max(len(one.name) for one in long.parts) == 240
+
+
+def test_a_trace_without_steps_is_one_window():
+    """All of it."""
+    found = graph_samples(_graph("cpu 1 |[aten::mm      ][aten::relu]"))
+
+    assert (found.unit, found.n_steps, len(found.rows)) == ("window", 0, 0)
+    assert np.array_equal(found.frame["dur_ns"], [28_000])
+
+
+def run(seed: int, *, slow: float = 1.0, gathers: int = 40, gather: float = 1.0) -> RunProfile:
+    """Six steps of twelve operators of 200 us, one slow, and gathers of 20 us as data want it."""
+    draw = np.random.default_rng(seed)
+
+    def spend(us: float) -> Spend:
+        return Spend(int(1_000 * us * draw.normal(1, 0.005)))
+
+    def step() -> tuple[Op, ...]:
+        layers = [Op(f"aten::op{n}", (spend(200 * (slow if n == 3 else 1)),)) for n in range(12)]
+        n_gathers = int(draw.integers(gathers // 2, gathers * 2))
+        return (*layers, *(Op("aten::index", (spend(20 * gather),)) for _ in range(n_gathers)))
+
+    body = tuple(Annotation(f"ProfilerStep#{n}", step()) for n in range(6))
+    return hg.run_profile(hg.Trace.from_events(simulate(Program(body)).events))
+
+
+@pytest.fixture(scope="module")
+def before() -> RunProfile:
+    """A run whose steps have other numbers of gathers each."""
+    return run(1)
+
+
+def test_what_steps_share_is_compared_and_the_rest_is_told(before: RunProfile):
+    """31% of the time are gathers, whose number varies: their noise hides nothing."""
+    found = RunDiff(before, run(2))
+
+    assert found.verdict() == (
+        "No change beyond noise (24.0 us) in the work that all steps share: 2.40 ms of a step "
+        "is 2.40 ms now."
+    )
+    assert found.notes[0] == (
+        "Steps vary in what they do: only work that all of them do as often is compared, 69% of "
+        "the time before, 69% after; left out: aten::index (31%)."
+    )
+
+
+def test_a_change_of_shared_work_breaks_a_limit_and_has_its_cause(before: RunProfile):
+    """One operator of twelve takes twice as long."""
+    found = check_run(run(3, slow=2.0), Limits(fail_above=0.05), baseline=before)
+
+    assert found.state == "broken"
+    assert found.verdict().startswith(
+        "Failed: the work that all steps share is 8.4% slower, limit 5%: 2.40 ms of a step is "
+        "2.60 ms"
+    )
+    assert " in aten::op3 (each " in found.notes[0]
+
+
+def test_steps_that_share_little_are_compared_as_a_whole():
+    """Gathers are seven eighths of the time."""
+    found = RunDiff(run(1, gathers=600), run(2, gathers=600))
+
+    assert not found.is_part
+    assert "share 12% of their time. They are compared as a whole." in found.notes[0]
+    assert not found.is_change
+
+
+def test_two_names_that_are_left_out_are_told():
+    """Of three whose number varies, those with most time."""
+    kinds = {"aten::index": 300_000, "aten::gather": 200_000, "aten::scatter": 100_000}
+
+    def program(seed: int) -> RunProfile:
+        draw = np.random.default_rng(seed)
+        body = [
+            Annotation(
+                f"ProfilerStep#{step}",
+                (
+                    Op("aten::mm", (Spend(20_000_000),)),
+                    *(
+                        Op(name, (Spend(ns),))
+                        for name, ns in kinds.items()
+                        for _ in range(int(draw.integers(1, 20)))
+                    ),
+                ),
+            )
+            for step in range(6)
+        ]
+        return hg.run_profile(hg.Trace.from_events(simulate(Program(tuple(body))).events))
+
+    said = RunDiff(program(1), program(2)).notes[0]
+
+    assert "left out: aten::index (12%), aten::gather (10%)." in said

@@ -9,7 +9,7 @@ import htagraph as hg
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile
 from htagraph.comparison.samples import code_places, gap_edges
-from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.real_traces import CAPTURES
 from tests.synth.program import Annotation, Op, Program, Spend
 from tests.synth.simulator import simulate
@@ -97,16 +97,10 @@ def test_a_place_is_the_neighbour_and_the_code_if_stacks_were_recorded():
 
 def test_a_place_has_no_number_of_a_step():
     """Or no two steps would share it."""
-    dag = (
-        hg.Trace.from_events(
-            timeline("""
-                us    |0         10        20        30
-                cpu 1 |{ProfilerStep#7}           [aten::add]
-            """)
-        )
-        .compile()
-        .dag
-    )
+    dag = drawn_graph("""
+        us    |0         10        20        30
+        cpu 1 |{ProfilerStep#7}           [aten::add]
+    """).dag
 
     places = code_places(dag, np.arange(len(dag.edges.tail)))
     assert "after ProfilerStep" in places.values()

@@ -19,7 +19,7 @@ from htagraph.comparison.limits import Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import OTHER, RunProfile
 from htagraph.errors import GraphError, QueryError, TraceFormatError
-from tests.comparison.profiles import profile
+from tests.comparison.profiles import profile, run
 from tests.real_traces import located
 
 MS = 1_000_000
@@ -409,3 +409,60 @@ def test_real_traces_do_not_differ_from_themselves():
     assert found.verdict().endswith("77.9 ms a step is 77.9 ms now.")
     assert (found.kernels()["delta_ns"] == 0).all()
     assert found.not_comparable == ()
+
+
+NOISY = profile({"compute": [100_000, 120_000, 100_000, 120_000]})
+
+
+@pytest.mark.parametrize(
+    ("allowed", "more"),
+    [(0.02, "profile about 758 typical steps each"), (0.017, "raise the limit")],
+)
+def test_a_capture_is_suggested_up_to_a_thousand_steps(allowed: float, more: str) -> None:
+    """Four steps have a noise of 27.5%; it falls with the square root of their number."""
+    found = check_run(NOISY, Limits(fail_above=allowed), baseline=NOISY).limits[0]
+
+    assert found.state == "withheld"
+    assert more in found.said
+
+
+@pytest.mark.parametrize(("dur_ns", "state"), [(104_000, "passed"), (106_000, "broken")])
+def test_five_percent_are_allowed_by_default(dur_ns: int, state: str) -> None:
+    """Without noise."""
+    before, after = (profile({"compute": [each] * 4}) for each in (100_000, dur_ns))
+
+    assert check_run(after, Limits(), baseline=before).state == state
+
+
+GEMM = "ampere_sgemm_128x64_nn"
+KERNEL, HOST = {"kernel": GEMM, "by": 1.07}, {"under": "ProfilerStep", "by": 1.08}
+LOADER = {"under": "enumerate(DataLoader)", "by": 1.06}
+
+
+@pytest.mark.parametrize(
+    ("options", "slow", "said"),
+    [
+        ({}, KERNEL, f" in {GEMM} (each "),
+        ({"fault": "small_kernels"}, HOST, "CPU operators +176 us, +143 us of it in aten::add_"),
+        ({"fault": "dataloader", "loader_ns": 7_000_000}, LOADER, " in DataLoader.__next__ "),
+    ],
+    ids=["kernels of one name", "host", "data loader"],
+)
+def test_five_percent_are_found_in_three_steps(options, slow, said):
+    """With the cause; the same program with other random lengths is no change."""
+    before, again, after = run(1, **options), run(11, **options), run(21, **options, **slow)
+
+    assert before.n_compared == after.n_compared == 3
+    assert not RunDiff(before, again).is_change
+    found = RunDiff(before, after)
+    assert found.is_change
+    assert 0.04 < found.delta_share < 0.07
+    assert said in found.notes[0]
+
+
+def test_what_the_device_still_does_counts_although_the_host_is_done():
+    """Nothing waits for the device: host ranges are the same, the steps are not."""
+    before, after = run(1), run(2, fault="exposed_allreduce")
+
+    assert before.typical_step_ns == pytest.approx(4.4e6, rel=0.05)
+    assert " in all_reduce (each " in RunDiff(before, after).notes[0]

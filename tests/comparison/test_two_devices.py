@@ -39,11 +39,7 @@ def profiles() -> list[RunProfile]:
 
 
 def test_the_same_work_on_another_device_is_compared_by_shape(profiles):
-    """No kernel has a common name.
-
-    1.07 GB take 320 us at 3.35 TB/s and 203 us at 5.3 TB/s; 275 GFLOP take 278 us at 989.4 TFLOP/s,
-    and 210 us at 1307.4.
-    """
+    """No kernel has a common name."""
     found = hg.diff(*profiles)
     table = found.shapes().set_index("name")
 

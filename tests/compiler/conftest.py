@@ -6,24 +6,14 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
-from htagraph.synth import timeline
 
 Arrow = tuple[str, str, int]
 
 
 def _node(dag: Dag, node: int) -> str:
     return f"{dag.events.symbols.texts[dag.events.name[node >> 1]]}{'>' if node & 1 else '<'}"
-
-
-@pytest.fixture
-def compiled() -> Callable[..., Dag]:
-    """Compile a drawing."""
-    return lambda drawing, names=None, columns=None: compile_events(
-        timeline(drawing, names=names, columns=columns)
-    )
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
 from htagraph.queries.communication import collectives
+from tests.drawn import drawn_dag
 
 
 def bounds(dag: Dag) -> list[tuple[str, str, int]]:
@@ -21,9 +22,9 @@ def bounds(dag: Dag) -> list[tuple[str, str, int]]:
     return out
 
 
-def test_the_caller_waits_for_the_collective_that_it_called(compiled, arrows):
+def test_the_caller_waits_for_the_collective_that_it_called(arrows):
     """It records nothing until the worker's range has ended: that is communication, no Python."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[c10d::allreduce_]                              [aten::add_]
         cpu 2    |   {gloo:all_reduce                          }
     """)
@@ -40,9 +41,9 @@ def test_the_caller_waits_for_the_collective_that_it_called(compiled, arrows):
     ]
 
 
-def test_work_beside_a_collective_is_no_wait(compiled, arrows):
+def test_work_beside_a_collective_is_no_wait(arrows):
     """The caller computes while a worker reduces, and goes on long after: it waited for nothing."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[c10d::allreduce_] [aten::mm                            ]         [aten::add_]
         cpu 2    |   {gloo:all_reduce                          }
     """)
@@ -50,9 +51,9 @@ def test_work_beside_a_collective_is_no_wait(compiled, arrows):
     assert arrows(dag, "flow") == [("c10d::allreduce_<", "gloo:all_reduce<", 0)]
 
 
-def test_a_gap_that_goes_on_long_after_the_collective_may_be_its_own(compiled, arrows):
+def test_a_gap_that_goes_on_long_after_the_collective_may_be_its_own(arrows):
     """Nothing says that the caller waited from the second operator on: the time stays Python's."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[c10d::allreduce_] [aten::mm]                                     [aten::add_]
         cpu 2    |   {gloo:all_reduce                          }
     """)
@@ -60,9 +61,9 @@ def test_a_gap_that_goes_on_long_after_the_collective_may_be_its_own(compiled, a
     assert arrows(dag, "flow") == [("c10d::allreduce_<", "gloo:all_reduce<", 0)]
 
 
-def test_the_reducer_of_ddp_waits_before_it_copies_a_bucket(compiled, arrows):
+def test_the_reducer_of_ddp_waits_before_it_copies_a_bucket(arrows):
     """What needs the result waited for it, however long it took to wake."""
-    dag = compiled(
+    dag = drawn_dag(
         """
         cpu 1    |[c10d::allreduce_] [aten::mm]                                     [copies    ]
         cpu 2    |   {gloo:all_reduce                          }
@@ -75,9 +76,9 @@ def test_the_reducer_of_ddp_waits_before_it_copies_a_bucket(compiled, arrows):
     )
 
 
-def test_calls_and_ranges_are_paired_by_order_and_operation(compiled):
+def test_calls_and_ranges_are_paired_by_order_and_operation():
     """A reduce-scatter runs as an all-reduce; the first range is of a call before the capture."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |          [c10d::allgather_][c10d::_reduce_scatter_base_][c10d::allreduce_]
         cpu 2    |{gloo:all_gather}              {gloo:all_reduce A                    }
         cpu 3    |               {gloo:all_gather B            }                   {gloo:all_reduce}
@@ -93,9 +94,9 @@ def test_calls_and_ranges_are_paired_by_order_and_operation(compiled):
     assert found["is_rendezvous"].all()
 
 
-def test_a_call_that_launches_kernels_is_no_collective_of_the_host(compiled, arrows):
+def test_a_call_that_launches_kernels_is_no_collective_of_the_host(arrows):
     """NCCL takes the call; the range of another group's worker is not its."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[c10d::allreduce_ {nccl:all_reduce}]                            [aten::add_]
         cpu 2    |   {gloo:all_reduce                                          }
     """)
@@ -103,9 +104,9 @@ def test_a_call_that_launches_kernels_is_no_collective_of_the_host(compiled, arr
     assert arrows(dag, "flow") == []
 
 
-def test_a_send_begins_with_its_call(compiled):
+def test_a_send_begins_with_its_call():
     """The range begins after the data have gone; the call is what a receiver waits for."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[c10d::send  {gloo:send}]
     """)
 
@@ -113,9 +114,9 @@ def test_a_send_begins_with_its_call(compiled):
     assert found[["operation", "start_ns"]].to_numpy().tolist() == [["send", 0]]
 
 
-def test_between_a_receive_and_its_wait_the_caller_may_work(compiled):
+def test_between_a_receive_and_its_wait_the_caller_may_work():
     """Only the last stretch of the range is the wait."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |{gloo:recv           [aten::mm     ]                      }[aten::add_]
     """)
 
@@ -128,19 +129,17 @@ def test_between_a_receive_and_its_wait_the_caller_may_work(compiled):
 
 
 @pytest.mark.parametrize("backend", ["gloo", "mpi", "ucc"])
-def test_backends_of_the_host_are_known_by_their_ranges(compiled, backend):
+def test_backends_of_the_host_are_known_by_their_ranges(backend):
     """As PyTorch names them."""
-    dag = compiled(f"cpu 2    |{{{backend}:all_reduce   }}")
+    dag = drawn_dag(f"cpu 2    |{{{backend}:all_reduce   }}")
 
     assert collectives(dag)["found_by"].tolist() == ["host range"]
 
 
 @pytest.mark.parametrize(("late_us", "is_wait"), [(0, True), (10, True), (11, False)])
-def test_a_caller_that_waited_continues_within_a_tenth_of_its_gap(
-    compiled, arrows, late_us, is_wait
-):
+def test_a_caller_that_waited_continues_within_a_tenth_of_its_gap(arrows, late_us, is_wait):
     """The range ends 100 us into the gap."""
-    dag = compiled(f"""
+    dag = drawn_dag(f"""
         cpu 1    |[c10d::allreduce_][aten::mm]{"":{100 + late_us}}[aten::add_]
         cpu 2    |   {{gloo:all_reduce{"":108}}}
     """)
@@ -156,9 +155,9 @@ def caller_continues(early_us: int, works: str = "") -> str:
     """
 
 
-def test_a_range_ends_where_its_caller_continues(compiled, arrows):
+def test_a_range_ends_where_its_caller_continues(arrows):
     """A worker that was descheduled ends its range late; the collective is done 8 us before."""
-    dag = compiled(caller_continues(8))
+    dag = drawn_dag(caller_continues(8))
 
     assert arrows(dag, "flow") == [
         ("c10d::allreduce_<", "gloo:all_reduce<", 0),
@@ -184,15 +183,15 @@ def cut_ranges(dag: Dag) -> int:
         (caller_continues(10, f"[aten::mm{'':32}]"), 0, "it waits for 49 us of 100"),
     ],
 )
-def test_a_caller_that_waited_continues_soon_before_the_range_ends(compiled, drawing, n_cut, why):
+def test_a_caller_that_waited_continues_soon_before_the_range_ends(drawing, n_cut, why):
     """If it waited for most of the range, and for most of its end."""
-    assert cut_ranges(compiled(drawing)) == n_cut, why
+    assert cut_ranges(drawn_dag(drawing)) == n_cut, why
 
 
 @pytest.mark.parametrize(("works_us", "n_cut"), [(5, 1), (4, 0)])
-def test_a_caller_that_continues_may_wait_again(compiled, works_us, n_cut):
+def test_a_caller_that_continues_may_wait_again(works_us, n_cut):
     """It continues 9 us before the range ends, and works for 5 or 4 of them until it copies."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[c10d::allreduce_]{"":91}[{"a":{works_us - 2}}]{"":12}[copies]
         cpu 2    |                  {{gloo:all_reduce{"":83}}}
@@ -203,9 +202,9 @@ def test_a_caller_that_continues_may_wait_again(compiled, works_us, n_cut):
     assert cut_ranges(dag) == n_cut
 
 
-def test_a_caller_that_waited_for_another_range_did_not_wait_for_this_one(compiled, arrows):
+def test_a_caller_that_waited_for_another_range_did_not_wait_for_this_one(arrows):
     """Two buckets at once: it continues 2 us after A has ended, and B ends later."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[c10d::allreduce_][c10d::allreduce_]                          [aten::add_     ]
         cpu 2    |   {gloo:all_reduce A                                      }
         cpu 3    |                    {gloo:all_reduce B                           }
@@ -215,16 +214,16 @@ def test_a_caller_that_waited_for_another_range_did_not_wait_for_this_one(compil
     assert ("gloo:all_reduce A>", "aten::add_<", 0) in arrows(dag, "flow")
 
 
-def test_a_range_encloses_what_it_enclosed(compiled):
+def test_a_range_encloses_what_it_enclosed():
     """Its worker did something after the caller continues: the range is not cut."""
     drawing = caller_continues(8).rstrip() + "\n        cpu 2    |" + " " * 104 + "[aten::to]"
 
-    assert cut_ranges(compiled(drawing)) == 0
+    assert cut_ranges(drawn_dag(drawing)) == 0
 
 
-def test_views_of_the_result_need_no_values(compiled, arrows):
+def test_views_of_the_result_need_no_values(arrows):
     """DDP makes views of a bucket before it copies from them, however late it wakes."""
-    dag = compiled(
+    dag = drawn_dag(
         """
         cpu 1    |[c10d::allreduce_] [aten::mm]                            [view ][view ][copies ]
         cpu 2    |   {gloo:all_reduce                          }

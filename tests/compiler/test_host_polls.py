@@ -17,6 +17,7 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
 from htagraph.synth.rows import Row, event_table
+from tests.drawn import drawn_dag
 from tests.synth.program import Action, Annotation, Launch, Op, Program, Spend, Work
 from tests.synth.simulator import simulate
 
@@ -158,9 +159,9 @@ def test_a_gap_in_which_the_host_polls_is_no_python_time():
 
 
 @pytest.mark.parametrize(("backward", "n_polls"), [("aten::mm", 1), ("MmBackward0", 0)])
-def test_a_gap_that_a_handoff_explains_is_no_poll(compiled, backward, n_polls):
+def test_a_gap_that_a_handoff_explains_is_no_poll(backward, n_polls):
     """The caller waits for an autograd thread, near the end of a kernel that hosts poll."""
-    dag = compiled(
+    dag = drawn_dag(
         """
         cpu 1    |[L >n]                                                         [aten::empty]
         cpu 2    |           [B                                                ]
@@ -196,9 +197,9 @@ def test_a_cached_dispatch_needs_no_answer():
     assert _polls(compile_events(host.events)) == []
 
 
-def test_an_item_without_a_call_that_waits_waits_for_its_copy(compiled):
+def test_an_item_without_a_call_that_waits_waits_for_its_copy():
     """Old traces do not record the synchronization; the operator ends with its copy."""
-    dag = compiled(
+    dag = drawn_dag(
         """
         cpu 1    |[L >a][aten::item [C >b]                                         ][aten::add]
         stream 7 |    [k <a                                         ]
@@ -214,9 +215,9 @@ def test_an_item_without_a_call_that_waits_waits_for_its_copy(compiled):
 @pytest.mark.parametrize(
     ("after_us", "polls"), [(-1, ["k"]), (0, ["copy"]), (32, ["copy"]), (33, [])]
 )
-def test_an_item_ends_promptly_after_its_copy(compiled, after_us, polls):
+def test_an_item_ends_promptly_after_its_copy(after_us, polls):
     """Within twice what is usual for launches, whose floor is 4 us; else it waits for another."""
-    dag = compiled(
+    dag = drawn_dag(
         f"""
         cpu 1    |[L >a][aten::item [C >b]{" " * (41 + after_us)}][aten::add]
         stream 7 |    [k <a{"":43}][copy <b    ]
@@ -227,9 +228,9 @@ def test_an_item_ends_promptly_after_its_copy(compiled, after_us, polls):
     assert [tail for tail, _, _ in _polls(dag)] == polls
 
 
-def test_an_item_is_found_next_to_operators_of_any_depth(compiled):
+def test_an_item_is_found_next_to_operators_of_any_depth():
     """Some are below two others."""
-    dag = compiled(
+    dag = drawn_dag(
         """
         cpu 1    |[L >a][aten::item [C >b]                                         ][aten::add]
         cpu 2    |[L >c][aten::a [aten::b [aten::c                                      ]]]
@@ -243,9 +244,9 @@ def test_an_item_is_found_next_to_operators_of_any_depth(compiled):
     assert _polls(dag) == [("copy", "aten::item", 0)]
 
 
-def test_an_item_with_a_call_that_waits_is_explained(compiled):
+def test_an_item_with_a_call_that_waits_is_explained():
     """Its own time after that is its own."""
-    dag = compiled(
+    dag = drawn_dag(
         """
         cpu 1    |[L >a][aten::item [C >b][streamsync @7               ]           ][aten::add]
         stream 7 |    [k <a                  ]
@@ -317,16 +318,16 @@ _TWO_NAMES = {
 }
 
 
-def test_work_of_any_thread_counts_and_the_nearest_end_wins(compiled):
+def test_work_of_any_thread_counts_and_the_nearest_end_wins():
     """A collective of the same thread ended 48 us before, work of the autograd thread 7 us."""
-    dag = compiled(_TWO_THREADS.format(launch="[L >b]"), names=_TWO_NAMES)
+    dag = drawn_dag(_TWO_THREADS.format(launch="[L >b]"), names=_TWO_NAMES)
 
     assert _polls(dag) == [(_TWO_NAMES["E"], "aten::item", 0)]
 
 
-def test_work_launched_during_a_gap_is_not_what_it_waits_for(compiled):
+def test_work_launched_during_a_gap_is_not_what_it_waits_for():
     """What the host waits for is enqueued. The collective ended too early to say something."""
-    dag = compiled(_TWO_THREADS.format(launch="            [L >b]"), names=_TWO_NAMES)
+    dag = drawn_dag(_TWO_THREADS.format(launch="            [L >b]"), names=_TWO_NAMES)
 
     assert _polls(dag) == []
 

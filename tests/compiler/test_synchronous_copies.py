@@ -13,6 +13,7 @@ from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag, drawn_graph
 from tests.real_traces import case, located
 from tests.synth.draw import Draw
 from tests.synth.program import Action, Launch, Op, Program, Synchronize, Work
@@ -47,33 +48,31 @@ _COPY = """
         ("Memcpy DtoD (Device -> Device)", "cudaMemcpy", False),
     ],
 )
-def test_a_copy_that_begins_within_its_call_holds_it(compiled, arrows, name, call, waits):
+def test_a_copy_that_begins_within_its_call_holds_it(arrows, name, call, waits):
     """If the call is synchronous, or the memory pageable; other calls may return at once."""
-    dag = compiled(_COPY, names={"C": call, "M": name})
+    dag = drawn_dag(_COPY, names={"C": call, "M": name})
 
     assert bool(arrows(dag, "sync")) is waits
 
 
 @pytest.mark.parametrize(("n_bytes", "waits"), [(65_536, False), (65_537, True)])
-def test_a_small_copy_from_pageable_memory_is_staged_at_once(compiled, arrows, n_bytes, waits):
+def test_a_small_copy_from_pageable_memory_is_staged_at_once(arrows, n_bytes, waits):
     """CUDA takes over 64 KiB, and the call returns."""
     names = {"C": "cudaMemcpyAsync", "M": _FROM_PAGEABLE}
-    dag = compiled(_COPY, names=names, columns={"bytes": {"M": n_bytes}})
+    dag = drawn_dag(_COPY, names=names, columns={"bytes": {"M": n_bytes}})
 
     assert bool(arrows(dag, "sync")) is waits
 
 
 def test_a_staged_copy_ran_until_its_call_returned(arrows):
     """The last part is copied after that. The copy, and so the call, waited for the kernel."""
-    graph = hg.Trace.from_events(
-        timeline(
-            """
+    graph = drawn_graph(
+        """
             cpu 1    |[launch >a][C >m                           ]
             stream 7 |     [k1 <a                     ][M <m             ]
             """,
-            names={"C": "cudaMemcpyAsync", "M": _FROM_PAGEABLE},
-        )
-    ).compile()
+        names={"C": "cudaMemcpyAsync", "M": _FROM_PAGEABLE},
+    )
     segments = graph.window((0, 45_000)).critical_path().segments
 
     assert arrows(graph.dag, "sync") == [(f"{_FROM_PAGEABLE}<", "cudaMemcpyAsync>", 11)]
@@ -84,9 +83,9 @@ def test_a_staged_copy_ran_until_its_call_returned(arrows):
     ]
 
 
-def test_a_copy_that_begins_after_its_call_was_staged(compiled, arrows):
+def test_a_copy_that_begins_after_its_call_was_staged(arrows):
     """The call had returned, and did not wait."""
-    dag = compiled(
+    dag = drawn_dag(
         """
         cpu 1    |[C >m   ]
         stream 7 |           [M <m     ]
@@ -97,9 +96,9 @@ def test_a_copy_that_begins_after_its_call_was_staged(compiled, arrows):
     assert arrows(dag, "sync") == []
 
 
-def test_synchronous_copies_to_the_device_bound_its_clock(compiled, arrows):
+def test_synchronous_copies_to_the_device_bound_its_clock(arrows):
     """On MI300, they end up to 9 us after their calls, like copies to the host."""
-    dag = compiled(
+    dag = drawn_dag(
         """
         cpu 1    |[launch >a][H >m                     ]      [launch >b]
         stream 7 |      [k1 <a                   ][M <m  ]          [k2 <b]
@@ -111,9 +110,9 @@ def test_synchronous_copies_to_the_device_bound_its_clock(compiled, arrows):
     assert arrows(dag, "sync") == [(f"{_FROM_HOST}>", "hipMemcpyWithStream>", 0)]
 
 
-def test_copies_from_pageable_memory_say_nothing_about_clocks(compiled):
+def test_copies_from_pageable_memory_say_nothing_about_clocks():
     """Their calls return once the last part is staged."""
-    dag = compiled(_COPY, names={"C": "cudaMemcpyAsync", "M": _FROM_PAGEABLE})
+    dag = drawn_dag(_COPY, names={"C": "cudaMemcpyAsync", "M": _FROM_PAGEABLE})
 
     assert dag.calibration.clock_shift_ns == 0
     assert dag.calibration.clock_overlap_ns == 0
@@ -121,11 +120,7 @@ def test_copies_from_pageable_memory_say_nothing_about_clocks(compiled):
 
 @pytest.mark.parametrize(("starts", "shift_ns"), [(7, -5_000), (0, 0)])
 def test_copies_held_by_kernels_are_charged_to_the_kernels(starts, shift_ns):
-    """Five steps of 200 ms, as of owlv2 on MI300: the copy of a batch waits for a kernel.
-
-    By the record, the copies of 1 ms end 5 us after their calls of 35 ms. The clock is off, or, if
-    the kernels start with their launches, it is not known why.
-    """
+    """Five steps of 200 ms, as of owlv2 on MI300: the copy of a batch waits for a kernel."""
     host, stream = "", ""
     for step in range(5):
         host += f"[L >k{step}][aten::conv2d".ljust(299) + "]"

@@ -15,8 +15,8 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
-from htagraph.synth import timeline
 from htagraph.synth.rows import Row, event_table
+from tests.drawn import drawn_dag
 
 _US = 1_000
 _MS = 1_000_000
@@ -30,11 +30,7 @@ def _calls(dag: Dag) -> list[tuple[str, str]]:
 
 
 def _server(seed: int, n_requests: int) -> EventTable:
-    """A server: a thread takes requests, one of a pool runs the stage, a third one computes.
-
-    The stage begins soon after its request was taken, the computation soon after the stage
-    began, and the stage goes on soon after the computation ended. Requests come when they come.
-    """
+    """A server: a thread takes requests, one of a pool runs the stage, a third one computes."""
     source = random.Random(seed)  # noqa: S311 - no secret
     rows: list[Row] = []
 
@@ -108,17 +104,14 @@ def test_threads_that_do_their_own_work_side_by_side_call_nobody(seed):
 
 
 def _rounds(more: str = "[x]", around: str = "{}", runs: str = "[run]") -> list[tuple[str, str]]:
-    """Calls found where a worker is idle for 1 ms before each of nine, and runs soon after it.
-
-    After the call, its thread does more, with other names (for x and y) each time.
-    """
+    """Calls found where a worker is idle for 1 ms before each of nine, and runs soon after it."""
     calls, work = "", ""
     for name in "abcdefghij":
         calls += ("[call]" + more.replace("x", name).replace("y", name.upper())).ljust(1_000)
         work += f"{'':15}{runs}".ljust(1_000)
     opening, closing = around
     drawing = f"cpu 1 |{calls}\ncpu 2 |{opening}serve{work[6:]}{closing}"
-    return _calls(compile_events(timeline(drawing)))
+    return _calls(drawn_dag(drawing))
 
 
 @pytest.mark.parametrize(("more", "n_calls"), [("", 9), ("[x][y     ]", 9), ("[x][y]", 0)])
@@ -152,14 +145,14 @@ def test_of_too_much_waiting_the_longest_is_compared(monkeypatch, n_compared, n_
 @pytest.mark.parametrize(
     "drawing", ["stream 7 |    [k1 ][k2    ]", "cpu 1    |    [cudaMalloc !a] [cudaFree ]"]
 )
-def test_a_trace_of_nothing_that_computes_on_the_host_is_as_long_as_what_it_has(compiled, drawing):
+def test_a_trace_of_nothing_that_computes_on_the_host_is_as_long_as_what_it_has(drawing):
     """Device work, or else API calls."""
-    assert compiled(drawing).span.dur_ns == 1_000 * (len(drawing) - 14)
+    assert drawn_dag(drawing).span.dur_ns == 1_000 * (len(drawing) - 14)
 
 
-def test_a_trace_without_steps_ends_on_a_thread_that_launches(compiled):
+def test_a_trace_without_steps_ends_on_a_thread_that_launches():
     """A range of gloo, a watchdog and a thread that only computes outlive the work."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm [launch >a]]
         stream 7 |              [kernel <a ]
         cpu 7    |       {gloo:all_reduce             }
@@ -170,9 +163,9 @@ def test_a_trace_without_steps_ends_on_a_thread_that_launches(compiled):
     assert dag.span.dur_ns == 26_000
 
 
-def test_a_trace_on_the_host_without_steps_ends_on_what_computes(compiled):
+def test_a_trace_on_the_host_without_steps_ends_on_what_computes():
     """A worker that runs collectives for others bounds nothing."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |[aten::mm          ][aten::tanh]
         cpu 7    |       {gloo:all_reduce             }
     """)
@@ -180,9 +173,9 @@ def test_a_trace_on_the_host_without_steps_ends_on_what_computes(compiled):
     assert dag.span.dur_ns == 32_000
 
 
-def test_what_lies_before_the_first_host_event_lies_before_the_capture(compiled):
+def test_what_lies_before_the_first_host_event_lies_before_the_capture():
     """Until then only the device was recorded, at work on what had been launched before."""
-    dag = compiled("""
+    dag = drawn_dag("""
         cpu 1    |                    [aten::mm [launch >a]      ]
         stream 7 |[old     ][old  ]
         stream 9 |                                         [kernel <a]
@@ -242,11 +235,7 @@ def _op(name: str, thread: int, begin: int, end: int) -> Row:
 def _requests(
     seed: int, n_requests: int, *, late: tuple[int, ...] = (), step: str = "", in_call: bool = False
 ) -> EventTable:
-    """A thread passes requests to another one, which runs 8 to 16 layers of one operator.
-
-    All pauses of the worker are before an operator of that name; between layers they take 10 to
-    30 us. The caller continues 40 to 170 us after the last layer, 3 ms after that of some requests.
-    """
+    """A thread passes requests to another one, which runs 8 to 16 layers of one operator."""
     source = random.Random(seed)  # noqa: S311 - no secret
     rows, now = [], 0
     for number in range(n_requests):
@@ -314,10 +303,7 @@ def test_who_is_waited_for_nearly_always_is_waited_for_where_the_thread_continue
 
 
 def _rhythms(seed: int, n_times: int, jitter_us: tuple[int, int, int]) -> EventTable:
-    """Two threads that work every 10 ms, the second about 0.2 ms after the first.
-
-    The first one is late by up to so much of its own, both by the second, the other by the third.
-    """
+    """Two threads that work every 10 ms, the second about 0.2 ms after the first."""
     source = random.Random(seed)  # noqa: S311 - no secret
     own_us, common_us, other_us = jitter_us
     rows = []

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 
 from htagraph import Trace
-from htagraph.compiler.passes import compile_events
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import segment_frame
@@ -17,6 +16,7 @@ from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag, drawn_graph
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
@@ -71,10 +71,7 @@ def test_reading_a_value_of_a_host_tensor_waits_for_nothing(operator):
 
 
 def test_a_host_without_a_device_computes_calls_and_runs_code():
-    """What is short is the price of calling; a gap, or the time of an autograd function, is code.
-
-    Of the operators, `aten::mm` computes for 40 us, three others take 3 us each after 4 us each.
-    """
+    """What is short is the price of calling; a gap, or an autograd function's time, is code."""
     assert attributed(
         """
         us       |0         10        20        30        40        50        60
@@ -393,14 +390,14 @@ def test_a_launch_that_work_from_before_the_capture_holds_up_met_a_full_queue():
 
 def test_an_empty_trace_has_no_attributed_time():
     """The answer has its schema, and no rows."""
-    found = Trace.from_events(timeline("")).compile().critical_path().attributed_time
+    found = drawn_graph("").critical_path().attributed_time
 
     assert (list(found.columns), len(found)) == (list(ATTRIBUTED_TIME.columns), 0)
 
 
 def test_a_window_of_an_empty_trace_is_unexplained() -> None:
     """Nothing is recorded: no cause, no place, and no step."""
-    dag = compile_events(timeline(""))
+    dag = drawn_dag("")
     segments = path_segments(dag, [Window(0, 30_000, "window")])
     found = attributed_time(dag, segment_frame(dag, segments))
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
 
 import htagraph as hg
 from htagraph.compiler.passes import compile_events
+from htagraph.errors import QueryError
 from htagraph.explain import critical_path as module
-from htagraph.explain.critical_path import (
-    critical_path,
-    critical_paths,
-    path_parts,
-    path_segments,
-)
+from htagraph.explain.breakdown import sum_by
+from htagraph.explain.critical_path import critical_path, critical_paths, path_parts, path_segments
+from htagraph.explain.segments import LABELS, main_causes
+from htagraph.findings.path import CriticalPath
 from htagraph.lookup.find_window import find_window
+from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
+from htagraph.run.trace import Trace
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -26,7 +31,7 @@ from tests.synth.training import training_rank
 def _path(
     drawing: str, at: str | tuple[int, int] | None = None, on: str = "host", **options
 ) -> list[tuple[str, str, int]]:
-    dag = compile_events(timeline(drawing, **options))
+    dag = drawn_dag(drawing, **options)
     window = dag.span if at is None else find_window(dag, at, on=on)
     segments = critical_path(dag, window)
     assert segments["dur_ns"].sum() == window.dur_ns
@@ -162,14 +167,14 @@ def test_a_step_on_the_device_spans_the_work_launched_in_it():
 
 def test_an_empty_trace_has_an_empty_path():
     """Nothing happened, and it took no time."""
-    dag = compile_events(timeline(""))
+    dag = drawn_dag("")
 
     assert len(critical_path(dag, dag.span)) == 0
 
 
 def test_a_window_in_which_nothing_is_known_is_unexplained():
     """Beyond the end of the trace nothing is recorded; the path says so and leaves nothing out."""
-    dag = compile_events(timeline("cpu 1 |[aten::mm]"))
+    dag = drawn_dag("cpu 1 |[aten::mm]")
     segments = critical_path(dag, Window(20_000, 50_000, "later"))
 
     columns = ["bound", "name", "event", "edge", "dur_ns"]
@@ -180,7 +185,7 @@ def test_a_window_in_which_nothing_is_known_is_unexplained():
 
 def test_paths_of_many_windows_come_one_after_the_other():
     """The same 30 us after the trace a thousand times, and then the trace."""
-    dag = compile_events(timeline("cpu 1 |[aten::mm]"))
+    dag = drawn_dag("cpu 1 |[aten::mm]")
     segments = critical_paths(dag, [*[Window(20_000, 50_000, "after")] * 1_000, dag.span])
 
     assert segments["bound"].tolist() == [*["unknown_waits"] * 1_000, "host"]
@@ -194,7 +199,7 @@ def test_an_anchor_is_where_the_path_of_a_window_ends():
         cpu 1    |[launch >a]
         stream 7 |[k            ]
     """
-    dag = compile_events(timeline(drawing))
+    dag = drawn_dag(drawing)
     for anchor, path in (
         (0, [("launch", 15_000)]),
         (-1, [("work_from_before_the_profile", 15_000)]),
@@ -256,13 +261,11 @@ def test_work_whose_end_comes_late_has_the_time_until_the_next_begins():
 
 def test_a_gap_is_on_the_track_of_its_thread_and_work_on_that_of_its_stream():
     """Thread 1 runs nothing for 8 us, then launches."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         cpu 2    |[op][op]
         cpu 1    |[aten::mm]        [launch >a]
         stream 7 |                       [k <a          ]
         """)
-    )
     segments = critical_path(dag, dag.span)
 
     assert segments[["name", "track"]].to_numpy().tolist() == [
@@ -275,12 +278,10 @@ def test_a_gap_is_on_the_track_of_its_thread_and_work_on_that_of_its_stream():
 
 def test_what_is_longer_than_it_must_be_has_a_residual():
     """The first kernel began 5 us after its launch, the second 3 us later than that."""
-    dag = compile_events(
-        timeline("""
+    dag = drawn_dag("""
         cpu 1    |[launch >a]      [launch >b]
         stream 7 |     [k <a]              [k <b     ]
         """)
-    )
     segments = critical_path(dag, dag.span)
 
     assert segments[["bound", "lag_ns", "residual_ns", "dur_ns"]].to_numpy().tolist() == [
@@ -329,3 +330,116 @@ def test_the_parts_of_a_path_are_its_segments(monkeypatch):
             zip(*parts, strict=True), path_segments(dag, [window]), strict=True
         ):
             assert np.concatenate(of_parts).tolist() == column.tolist()
+
+
+@pytest.fixture(scope="module")
+def path() -> CriticalPath:
+    """The path of a simulated rank."""
+    events = simulate(training_rank(steps=2, layers=2)).events
+    return Trace.from_events(events).compile().critical_path()
+
+
+@pytest.mark.parametrize("by", LABELS)
+def test_a_breakdown_is_the_sum_of_the_segments_by_their_labels(path: CriticalPath, by: str):
+    """The largest first, of two that are as long the one that comes first; labels are objects."""
+    expected = sum_by(path.segments, by, path.dur_ns, BREAKDOWN)
+    expected.index = pd.Index(expected.index.astype(object), name=by)
+
+    assert_frame_equal(path.breakdown(by=by), expected)
+
+
+def test_a_breakdown_by_what_is_no_label_says_which_there_are(path: CriticalPath):
+    with pytest.raises(QueryError, match="by 'dur_ns'") as raised:
+        path.breakdown(by="dur_ns")
+
+    assert raised.value.hint == "by bound, kind, name, op, track, rule, step."
+
+
+def test_of_parts_that_are_as_long_the_one_that_comes_first_is_first() -> None:
+    """`relu` and `tanh` take 6 us each, `gemm` 9; in the file, `relu` comes first."""
+    events = timeline("""
+        stream 7 |      [relu]
+        stream 7 |[tanh]      [gemm   ]
+    """)
+    path = Trace.from_events(events).compile().critical_path()
+
+    assert path.breakdown(by="name").index.tolist() == ["gemm", "tanh", "relu"]
+
+
+def test_segments_are_cut_where_a_step_is_done() -> None:
+    """Each kernel is done 6 or 8 us after the host's range; the path stays on the host."""
+    events = timeline("""
+        us       |0         10        20        30
+        cpu 1    |{ProfilerStep#0}{ProfilerStep#1  }[aten::mm]
+        stream 7 |[k1                  ][k2                ]
+    """)
+    path = Trace.from_events(events).compile().window("trace").critical_path()
+    by_step = path.breakdown(by="step").reset_index()
+
+    assert by_step[["step", "dur_ns", "n_segments"]].to_numpy().tolist() == [
+        ["ProfilerStep#0", 22_000, 2],
+        ["ProfilerStep#1", 20_000, 2],
+        ["(outside steps)", 2_000, 1],
+    ]
+
+
+def charged(*pieces: tuple[str, str, int]) -> pd.DataFrame:
+    """Pieces of a path that starts at 100, with cause, bound and length."""
+    cause, bound, dur_ns = zip(*pieces, strict=True)
+    frame = pd.DataFrame({"cause": cause, "bound": bound, "dur_ns": dur_ns})
+    return frame.assign(start_ns=100 + frame["dur_ns"].cumsum() - frame["dur_ns"])
+
+
+def rows(found: pd.DataFrame) -> list[tuple[int, int, str]]:
+    """Start, length and cause of each stretch."""
+    return [*found[["start_ns", "dur_ns", "cause"]].itertuples(index=False, name=None)]
+
+
+def test_a_part_has_the_cause_with_most_time_in_it() -> None:
+    """Parts of 10 ns: in the second, loading has 6 of them in two pieces."""
+    found = main_causes(
+        charged(
+            ("compute", "compute", 12),
+            ("loading", "host", 3),
+            ("compute", "compute", 2),
+            ("loading", "host", 3),
+            ("compute", "compute", 20),
+        ),
+        n_parts=4,
+    )
+    assert rows(found) == [(100, 10, "compute"), (110, 10, "loading"), (120, 20, "compute")]
+
+
+def test_a_part_is_a_two_hundredth_of_the_run() -> None:
+    """A cause of 6 ns in 1,000 fills one part of 5 ns, one of 2 ns none."""
+    found = main_causes(
+        charged(("a", "host", 100), ("b", "host", 6), ("a", "host", 500), ("c", "host", 2)).pipe(
+            lambda frame: pd.concat([frame, charged(("a", "host", 392)).assign(start_ns=708)])
+        )
+    )
+    assert rows(found) == [(100, 100, "a"), (200, 5, "b"), (205, 895, "a")]
+
+
+def test_a_cause_is_of_the_bound_on_which_it_has_most_time() -> None:
+    """In every stretch the same: 30 ns of CPU work run, 20 ns launch."""
+    found = main_causes(
+        charged(
+            ("CPU work", "launch", 20),
+            ("compute", "compute", 10),
+            ("CPU work", "host", 30),
+        )
+    )
+    assert found["bound"].tolist() == ["host", "compute", "host"]
+
+
+def test_a_run_shorter_than_its_parts_has_as_many_as_nanoseconds() -> None:
+    """No part is empty."""
+    assert rows(main_causes(charged(("a", "host", 2), ("b", "host", 1)))) == [
+        (100, 2, "a"),
+        (102, 1, "b"),
+    ]
+
+
+def test_a_run_without_time_has_none() -> None:
+    """Nothing was recorded."""
+    assert main_causes(charged(("a", "host", 1)).iloc[:0]).empty

@@ -10,6 +10,7 @@ from htagraph.explain.default_window import left_out_in_words
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
@@ -30,17 +31,13 @@ CARRIED = """
 """`old` was from before the profile, and waited for what else was: both take 36 of 62 us."""
 
 
-def graph_of(drawing: str) -> hg.TraceGraph:
-    return hg.Trace.from_events(timeline(drawing)).compile()
-
-
 def steps_of(*columns: int, before: int = 0, after: int = 0) -> hg.TraceGraph:
     """A trace of steps, each so many microseconds long, with host code before and after them."""
     drawn = "".join(
         f"{{ProfilerStep#{number}".ljust(width - 1) + "}" for number, width in enumerate(columns)
     )
     ends = [f"[x{' ' * (width - 3)}]" if width else "" for width in (before, after)]
-    return graph_of(f"cpu 1 |{ends[0]}{drawn}{ends[1]}")
+    return drawn_graph(f"cpu 1 |{ends[0]}{drawn}{ends[1]}")
 
 
 def bounds_us(graph: hg.TraceGraph) -> tuple[float, float]:
@@ -51,7 +48,7 @@ def bounds_us(graph: hg.TraceGraph) -> tuple[float, float]:
 
 def test_the_window_is_the_whole_steps_until_the_device_has_done_them() -> None:
     """The launch of the second one waits for nothing; both end with their kernels."""
-    graph = graph_of(HALF_STEPS)
+    graph = drawn_graph(HALF_STEPS)
     path = graph.critical_path()
 
     assert bounds_us(graph) == (15.0, 55.0)
@@ -64,7 +61,7 @@ def test_the_window_is_the_whole_steps_until_the_device_has_done_them() -> None:
 
 def test_who_asks_for_a_window_gets_it() -> None:
     """All of the trace, or a part; a step by its name is one step."""
-    graph = graph_of(HALF_STEPS)
+    graph = drawn_graph(HALF_STEPS)
 
     assert bounds_us(graph.window("trace")) == (0.0, 62.0)
     assert graph.window("trace").left_out == ()
@@ -147,7 +144,7 @@ def test_an_opening_is_left_out_and_said_first() -> None:
 def test_an_opening_is_long_from_a_fifth_on(columns: int, is_long: bool) -> None:
     """Of 62 us."""
     kernel = f"[k <a{' ' * (52 - columns)}]"
-    graph = graph_of(f"""
+    graph = drawn_graph(f"""
     cpu 1    |[launch >a]
     stream 7 |{" " * columns}[o ]{kernel}
     """)
@@ -156,7 +153,7 @@ def test_an_opening_is_long_from_a_fifth_on(columns: int, is_long: bool) -> None
 
 
 def test_all_of_a_trace_is_judged_with_its_opening_if_it_is_asked_for() -> None:
-    graph = graph_of(CARRIED).window("trace")
+    graph = drawn_graph(CARRIED).window("trace")
 
     assert graph.verdict().dur_ns == 62_000
     assert np.isclose(

@@ -6,17 +6,16 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.compiler.passes import compile_events
 from htagraph.explain.differences import kernel_diff, op_diff, path_diff, short_name
 from htagraph.model.window import Window
-from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 from tests.queries.recorded_shapes import Op, recorded
 
 _IMAGES = [[8, 3, 224, 224], [64, 3, 7, 7]]
 
 
 def _dag(drawing: str, **options):
-    return compile_events(timeline(drawing, **options))
+    return drawn_dag(drawing, **options)
 
 
 def test_kernels_are_added_removed_grown_shrunk_and_equal():

@@ -15,6 +15,7 @@ from htagraph.model.columns import heading
 from htagraph.replay.predictions import Trials
 from htagraph.synth import timeline
 from htagraph.synth.demo_traces import demo_trace
+from tests.drawn import drawn_graph
 from tests.real_traces import located
 
 DRAWING = """
@@ -26,7 +27,7 @@ DRAWING = """
 def advice(region: str, launch: str = "launch") -> dict[str, str]:
     """What to do about each cause, by what the host calls its work."""
     names = {"region": region, "launch": launch}
-    path = hg.Trace.from_events(timeline(DRAWING, names=names)).compile().critical_path()
+    path = drawn_graph(DRAWING, names=names).critical_path()
     return {finding.cause: finding.fix.do for finding in find_bounds(path).findings}
 
 
@@ -57,7 +58,7 @@ def test_a_small_compiled_part_changes_nothing() -> None:
     stream 7 |                    [k1 <a]     [k2 <b                  ]
     """
     names = {"region": "Torch-Compiled Region: 0/1"}
-    path = hg.Trace.from_events(timeline(drawing, names=names)).compile().critical_path()
+    path = drawn_graph(drawing, names=names).critical_path()
     host = next(finding for finding in find_bounds(path).findings if finding.cause == "CPU work")
     assert "torch.compile" in host.fix.do
 

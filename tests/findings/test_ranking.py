@@ -12,6 +12,7 @@ import htagraph as hg
 from htagraph.findings.verdict import Finding, Verdict, ordered
 from htagraph.model.events import EventTable
 from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.findings.test_verdict import found, judged, one_after_another, side_by_side
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import Fault, training_job, training_rank
@@ -166,12 +167,10 @@ def test_work_from_before_the_profile_is_named_and_never_ranked() -> None:
 
 def test_a_slow_launch_call_is_what_its_kernel_waits_for() -> None:
     """25 us of the call; its kernel starts 1 us later and takes 19, and so it does without it."""
-    graph = hg.Trace.from_events(
-        timeline("""
-            cpu 1    |[launch >a              ]            [sync @*]
-            stream 7 |                          [k <a             ]
-        """)
-    ).compile()
+    graph = drawn_graph("""
+        cpu 1    |[launch >a              ]            [sync @*]
+        stream 7 |                          [k <a             ]
+    """)
 
     assert hg.what_if(graph, hg.scale("cudaLaunchKernel", by=0)).dur_ns == (1 + 19 + 1) * 1_000
 

@@ -1,7 +1,4 @@
-"""Each rule of advice applies where the trace shows what it is about, and nowhere else.
-
-It says what to do in two lines, and the change that is replayed is what it says.
-"""
+"""Each rule of advice applies where the trace shows what it is about, and nowhere else."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ from tests.queries.gridded import FOUR_SMS
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawing, full names of what is in it, the length of a column in ns, and a frame.
-
-    Its kernel ``kern`` may have blocks, on a device of four multiprocessors.
-    """
+    """A drawing, full names of what is in it, the length of a column in ns, and a frame."""
 
     drawing: str
     names: tuple[tuple[str, str], ...] = ()

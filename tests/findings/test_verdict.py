@@ -9,6 +9,7 @@ import pytest
 import htagraph as hg
 from htagraph.findings.verdict import Finding, Fix, Pair, Verdict
 from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.real_traces import located
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
@@ -25,7 +26,7 @@ NAMES = {
 
 def judged(drawing: str, **names: str) -> Verdict:
     """The verdict on a drawing."""
-    return hg.Trace.from_events(timeline(drawing, names=names)).compile().verdict()
+    return drawn_graph(drawing, names=names).verdict()
 
 
 def boxes(**times_us: int) -> str:

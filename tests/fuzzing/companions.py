@@ -27,8 +27,6 @@ from htagraph.readers.beside import with_beside
 from tests.readers.test_monitoring import FORMATS, _query_log, _trace
 from tests.real_traces import CAPTURES
 
-__all__ = ["answered", "mutated"]
-
 _FIELDS = (
     "",
     "-",

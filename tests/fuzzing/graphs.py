@@ -24,8 +24,6 @@ from htagraph.run.trace import Trace
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
-__all__ = ["Arrays", "answered", "archived", "arrays", "mutated"]
-
 _N_ASKED = 8
 """Questions to each damaged graph; over all graphs, each question is asked many times."""
 

@@ -29,8 +29,6 @@ from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
-__all__ = ["answered", "mutated"]
-
 _N_ASKED = 6
 """Questions to each job; over all jobs, each question is asked many times."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.fuzzing import companions, graphs, jobs, kineto, losses, nsys, perfetto, traces
 from tests.fuzzing.running import Fuzzer
 
-__all__ = ["KINDS"]
-
 KINDS = {
     "kineto": Fuzzer(kineto.mutated, kineto.answered, ending=".bin", limit_s=10),
     "traces": Fuzzer(traces.mutated, traces.answered),

@@ -18,8 +18,6 @@ from htagraph.readers.kineto.rewriting import repair_kineto
 from tests.readers.malformed_files import MALFORMED
 from tests.real_traces import CAPTURES
 
-__all__ = ["answered", "mutated"]
-
 OWN = (
     b'{"schemaVersion": 1, "baseTimeNanoseconds": 7, '
     b'"distributedInfo": {"rank": 3, "world_size": 4}, "traceEvents": [\n'

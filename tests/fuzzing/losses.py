@@ -23,8 +23,6 @@ from tests.real_traces import CAPTURES
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
-__all__ = ["SOURCES", "answered", "files_of", "mutated", "whole"]
-
 _RANKS = {
     "compute": {},
     "data loader": {"fault": "dataloader"},

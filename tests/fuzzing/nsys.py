@@ -24,7 +24,6 @@ from tests.synth.training import training_rank
 
 _EVENT_RECORDS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 
-__all__ = ["answered", "mutated"]
 
 _VALUES: tuple[Any, ...] = (
     None, 0, -1, 1, 7, 1 << 31, (1 << 32) - 1, 1 << 62, (1 << 63) - 1, -(1 << 63), 0.5, 1e300,

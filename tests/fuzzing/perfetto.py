@@ -37,8 +37,6 @@ from tests.readers.perfetto_packets import (
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
-__all__ = ["answered", "mutated"]
-
 _LEAST_BYTES = 6
 """Of a packet with a slice; what is in bytes that are no packets is counted by its bytes."""
 _LEFT_OUT = ("no timestamp", "time out of range", "bad packet")

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["DEFECT", "Fuzzer", "UnsoundError", "run"]
-
 DEFECT = "DEFECT"
 """What an outcome begins with that no input may have."""
 
@@ -29,19 +27,7 @@ class UnsoundError(AssertionError):
 
 @dataclass(frozen=True)
 class Fuzzer:
-    """Broken inputs of one kind, and the function that answers them.
-
-    Parameters
-    ----------
-    made : callable
-        An input, of a generator of random numbers.
-    answered : callable
-        The outcome for an input; an exception is a defect of htagraph.
-    ending : str
-        Of a file with an input.
-    limit_s : int, unit=s
-        Most time for one input.
-    """
+    """Broken inputs of one kind, and the function that answers them."""
 
     made: Callable[[random.Random], bytes]
     answered: Callable[[bytes], str]
@@ -62,11 +48,6 @@ def run(
     """Answer inputs for some time, or some number of them; return how they went.
 
     An input is in `folder` while it is answered, so that a crash leaves it there.
-
-    Raises
-    ------
-    UnsoundError
-        If one ended as none may; with `keep_going` these are counted, each defect kept once.
     """
 
     def too_long(*_: object) -> NoReturn:

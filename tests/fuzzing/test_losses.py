@@ -55,23 +55,19 @@ _OF_DEVICES = ("silent_device", "lost_buffer", "lost_flows", "lost_correlations"
 def _cases() -> list[object]:
     """Sources with what they lose: the first of each in every run of the tests, the rest slow."""
     rows = [
-        *(
-            (source, kind, ONE_RANK[kind])
-            for source in ("all-reduce", "syncs")
-            for kind in ONE_RANK
-        ),
-        *(("late host", kind, how) for kind, how in SOME_RANKS.items()),
-        *(("ddp_sleep_2", kind, how) for kind, how in CAPTURED.items() if kind not in _OF_DEVICES),
+        *(("all-reduce", kind, how) for kind, how in ONE_RANK.items()),
+        *(("late host", kind, how) for kind, how in SOME_RANKS.items() if kind not in ONE_RANK),
     ]
     slow = [
         *((source, kind, ONE_RANK[kind])
-          for source in ("compute", "data loader", "small kernels", "synchronous copies")
+          for source in ("syncs", "compute", "data loader", "small kernels", "synchronous copies")
           for kind in ONE_RANK),
+        *(("late host", kind, how) for kind, how in ONE_RANK.items()),
         *((source, kind, how)
           for source in ("late kernels", "late loader", "pipeline")
           for kind, how in SOME_RANKS.items()),
         *((source, kind, how)
-          for source in ("allreduce_2", "ddp_sleep_4", "fsdp2_2", "pipeline_2")
+          for source in ("ddp_sleep_2", "allreduce_2", "ddp_sleep_4", "fsdp2_2", "pipeline_2")
           for kind, how in CAPTURED.items() if kind not in _OF_DEVICES),
     ]  # fmt: skip
     return [pytest.param(*row, id=f"{row[0]}-{row[1]}") for row in rows] + [

@@ -25,8 +25,6 @@ from tests.real_traces import TRACES, located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
-__all__ = ["answered", "asked", "damaged", "mutated", "sources"]
-
 MAX_EVENTS = 300
 """Events of one input, cut from a file: few are enough to break everything."""
 MAX_FILE_BYTES = 60_000

@@ -26,13 +26,7 @@ _N_CALLS = 3
 
 
 class Known(NamedTuple):
-    """An operator, and what one call has to do.
-
-    Parameters
-    ----------
-    n_bytes : int
-        Compulsory traffic.
-    """
+    """An operator, and what one call has to do."""
 
     name: str
     run: Callable[[], object]
@@ -41,18 +35,7 @@ class Known(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What htagraph says of all calls.
-
-    Parameters
-    ----------
-    roof_share : float
-        Time at the roof, of the time taken; NaN if no roof is known.
-    peak_share : float
-        Operations against the dense peak, or bytes beyond the cache against memory, whichever is
-        nearer: above 1, the model or the peak is wrong. NaN if no peak is known.
-    unmodelled : list of str
-        Device work without a model, by operator and shape.
-    """
+    """What htagraph says of all calls."""
 
     flops: int
     bytes_low: int

@@ -26,13 +26,7 @@ _BATCH_FACTOR = 4
 
 
 class Pair(NamedTuple):
-    """A program before and after a repair, and the change that stands for it.
-
-    Parameters
-    ----------
-    changes : callable
-        From the graph of the program before.
-    """
+    """A program before and after a repair, and the change that stands for it."""
 
     name: str
     before: Step

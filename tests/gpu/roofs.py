@@ -19,17 +19,7 @@ _N_RUNS, _N_RECORDED = 10, 3
 
 
 class Roof(NamedTuple):
-    """A program that is limited by one thing.
-
-    Parameters
-    ----------
-    amount : float
-        Operations or bytes of a run.
-    per_s : float
-        The peak that htagraph knows; 0 if none.
-    precision : str
-        Of fp32 products, for `torch.set_float32_matmul_precision`.
-    """
+    """A program that is limited by one thing."""
 
     name: str
     run: Callable[[], object]

@@ -1,7 +1,4 @@
-"""What htagraph says of programs with a known truth, on a GPU and on CPU tensors.
-
-The programs run in a process of their own: ``python -m tests.gpu``.
-"""
+"""What htagraph says of programs with a known truth, on a GPU and on CPU tensors."""
 
 from __future__ import annotations
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["PACKAGE", "confined", "needs_mounts", "read_only"]
-
 PACKAGE = Path(__file__).resolve().parents[2] / "htagraph"
 
 _UNSHARE = ["unshare", "--mount", *([] if os.name == "nt" or os.geteuid() == 0 else ["-r"])]
@@ -49,21 +47,7 @@ def confined(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 120,
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python in a shell that mounts first, for itself alone.
-
-    Parameters
-    ----------
-    mounts : str
-        Shell commands; empty for the file system that there is.
-    *arguments : str
-        Of Python.
-    python : str or Path, optional
-        By default this one.
-    cwd : Path
-    env : mapping of str to str, optional
-        Beside the environment of the test.
-    timeout_s : float, unit=s
-    """
+    """Run Python in a shell that mounts first, for itself alone."""
     shell = [*_UNSHARE, "sh", "-ec", f'{mounts}\nexec "$@"', "sh"] if mounts else []
     return subprocess.run(
         [*shell, python, *arguments],

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["cpu_seconds"]
-
 
 def cpu_seconds(work: Callable[[], object]) -> float:
     """The least of three times: code is compiled by then, and what else runs counts least."""

@@ -39,13 +39,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(limit: str, most: int, *arguments: str, as_user: bool = False) -> tuple[int, str]:
-    """Exit code and error output of the command under a limit of the shell.
-
-    Parameters
-    ----------
-    as_user : bool
-        Not as root, whom the limit of processes does not concern; that user may read all files.
-    """
+    """Exit code and error output of the command under a limit of the shell."""
     command = [sys.executable, "-m", "htagraph.cli.start", *arguments]
     if as_user and os.geteuid() == 0:
         may = "+dac_override,+dac_read_search"

@@ -72,9 +72,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("info", ".", "--capture", "list"),
         ("report", ".", "--capture", "1", "--no-files"),
-        ("info", "*/*/*.json.gz", "--capture", "list"),
         ("info", "**/x.json.gz"),
     ],
 )

@@ -12,8 +12,6 @@ from htagraph.job.pipeline import Pipeline
 from htagraph.model.frames import PIPELINE_ACTIONS
 from htagraph.model.schema import categorical
 
-__all__ = ["drawn", "gpipe", "one_forward_one_backward"]
-
 Order = Callable[[int, int, int], list[tuple[str, int]]]
 """Actions of a stage, in order: of the stage, the number of stages and of micro-batches."""
 

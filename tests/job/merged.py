@@ -25,8 +25,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.queries.communication import collectives as collectives_of
 
-__all__ = ["merged_path"]
-
 I64 = npt.NDArray[np.int64]
 
 
@@ -133,22 +131,7 @@ def merged_path(
     clocks: Mapping[int, Clock],
     ends: Mapping[int, RankEnds],
 ) -> pd.DataFrame:
-    """The critical path of a job, found on one graph of all events of all ranks.
-
-    Parameters
-    ----------
-    dags : mapping of int to Dag
-        By rank, numbered from 0.
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
-    clocks : mapping of int to Clock
-    ends : mapping of int to RankEnds
-
-    Returns
-    -------
-    DataFrame
-        One row per edge that takes time, earliest first: ``rank``, ``edge`` (row of that rank's
-        edge table), ``start_ns``, ``end_ns`` in common time. The first may begin before the window.
-    """
+    """The critical path of a job, found on one graph of all events of all ranks."""
     sizes = [2 * len(dag.events) for dag in dags.values()]
     first = dict(zip(dags, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
     members = collectives.assign(came=_arrivals(dags, collectives))

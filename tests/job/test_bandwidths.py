@@ -106,13 +106,6 @@ def test_what_differs_as_much_from_its_fit_as_others_is_not_congested():
     assert "congestion" not in limits(job_of(*sizes, sizes[0], slow={**uneven, 8: 1.2}))
 
 
-def test_a_size_that_is_slower_than_its_own_network_is_congested():
-    sizes = (4_000, 400_000, 4_000_000, 40_000_000, 400_000_000)
-    found = job_of(*sizes, slow={2: 2.0}).bandwidths().set_index("n_bytes")
-
-    assert found.loc[4_000_000, "limit"] == "congestion"
-
-
 def test_two_sizes_are_no_fit():
     found = job_of(4_000, 40_000_000).bandwidths()
 
@@ -170,17 +163,6 @@ def test_the_finding_says_what_bounds_the_longest(job, said):
     found = slowest_in_words(job_of(*SIZES, 40_000_000, **job).bandwidths())
 
     assert said in found
-
-
-def test_the_verdict_of_a_job_says_how_fast_its_collectives_are():
-    """It is what communication rests on."""
-    verdict = job_of(*SIZES, 40_000_000).verdict()
-    (found,) = [one for one in verdict.findings if one.cause == "communication"]
-
-    assert found.detail == (
-        "all_reduce of 40.0 MB runs at 127 GB/s busbw, bound by bandwidth: 100% of what its sizes "
-        "reach"
-    )
 
 
 def test_twice_the_bandwidth_leaves_the_fitted_latency():

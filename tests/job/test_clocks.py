@@ -175,24 +175,3 @@ def test_the_planted_straggler_is_named(ranks: int, seed: int, late: int) -> Non
     )
     top = loaded(simulate_job(program)).stragglers().iloc[0]
     assert (top["rank"], top["cause_bound"]) == (late % ranks, "untraced_code")
-
-
-@pytest.mark.parametrize("lateness_ns", [3_000_000])
-def test_stages_that_only_send_to_each_other_have_clocks_too(lateness_ns: int) -> None:
-    """Pipeline stages share sends and receives only; each bounds the clocks from one side."""
-    program = training_job(
-        ranks=4,
-        steps=3,
-        layers=2,
-        pipeline=4,
-        straggler=1,
-        delay_ns=lateness_ns,
-        max_offset_ns=20_000_000,
-        seed=3,
-    )
-    simulated = simulate_job(program)
-    found = with_truth(loaded(simulated), simulated)
-    assert found["wait_ns"].sum() > lateness_ns
-    blamed = found[found["is_certain"]]
-    assert len(blamed) > 0
-    assert blamed["last_rank"].tolist() == blamed["last_rank_true"].tolist()

@@ -1,16 +1,31 @@
-"""Matched collectives and their waits, in jobs of three ranks with times worked out by hand.
-
-Each rank spends some time, then 1 us in an operator, launches (5 us), and the transfer takes 10 us.
-"""
+"""Collectives of a job: matched, lost, of one rank alone."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import htagraph as hg
 from htagraph.job.job import Job
+from tests.damage import read_job, write_job
 from tests.job.simulated import MACHINE, WORLD, loaded, meet, three
-from tests.synth.program import Action, Collective, Group, JobProgram, Launch, Op, Program, Spend
+from tests.real_traces import CAPTURES
+from tests.synth.program import (
+    Action,
+    Annotation,
+    Collective,
+    Group,
+    JobProgram,
+    Launch,
+    Op,
+    Program,
+    Spend,
+    Synchronize,
+    Work,
+)
 from tests.synth.simulator import simulate_job
+from tests.synth.strategies import warm_up
 
 PAIR = Group("1", (0, 1))
 
@@ -95,10 +110,7 @@ def test_kernels_enqueued_before_the_capture_are_not_counted() -> None:
 def test_nobody_is_blamed_where_a_member_that_is_missing_may_have_been_last(
     came_ns: int, is_blamed: bool
 ) -> None:
-    """Rank 1 does not know of the first all-reduce, and rank 2 comes last of the others.
-
-    If that ended as soon after rank 2 had come as the second one, rank 2 was the last.
-    """
+    """Rank 1 does not know of the first all-reduce, and rank 2 comes last of the others."""
     simulated = three(
         (meet(), Spend(400_000), meet()),
         (Op("aten::work", (Spend(came_ns),)), meet(), Spend(390_000), meet()),
@@ -143,3 +155,89 @@ def test_collectives_of_different_counts_are_matched_by_evidence() -> None:
         [0, 1, 2],
     ]
     assert job.collectives()["matched_by"].astype(str).unique().tolist() == ["evidence"]
+
+
+JOB = CAPTURES / "jobs" / "ddp_2"
+
+
+def _told(files: dict, folder: Path) -> list[str]:
+    """What is said of a job whose files are changed."""
+    return hg.load_job(write_job(files, folder)).damage()["consequence"].tolist()
+
+
+def _changed(document: dict, change) -> dict:
+    return document | {"traceEvents": [*filter(None, map(change, document["traceEvents"]))]}
+
+
+def test_a_collective_that_one_rank_lost_is_told(tmp_path):
+    """The second of three all-reduces of rank 1."""
+    name, files = "rank1.pt.trace.json.gz", read_job(JOB)
+    rows = [e for e in files[name]["traceEvents"] if e.get("name") == "gloo:all_reduce"]
+    lost = sorted(rows, key=lambda event: event["ts"])[1]
+    files[name] = _changed(files[name], lambda event: None if event is lost else event)
+    (said,) = _told(files, tmp_path)
+
+    assert said.startswith("1 of 4 collectives of rank 0 have no counterpart")
+
+
+def test_a_clock_that_was_set_forward_on_one_rank_is_told(tmp_path):
+    """By 2 s before the second of three all-reduces of rank 3: those of the others lack it."""
+    name, files = "rank3.pt.trace.json.gz", read_job(CAPTURES / "jobs" / "ddp_sleep_4")
+    rows = [e for e in files[name]["traceEvents"] if e.get("name") == "gloo:all_reduce"]
+    at_us = sorted(event["ts"] for event in rows)[1] - 1
+    files[name] = _changed(
+        files[name],
+        lambda event: event | {"ts": event["ts"] + 2e6} if event.get("ts", 0) > at_us else event,
+    )
+    said = _told(files, tmp_path)
+
+    assert any("are not on rank 3, which recorded earlier and later ones" in one for one in said)
+
+
+def test_ranks_of_one_host_with_other_clocks_are_told(tmp_path):
+    """Rank 1 is 20 ms ahead."""
+    name, files = "rank1.pt.trace.json.gz", read_job(JOB)
+    files[name] = _changed(
+        files[name], lambda event: event | {"ts": event["ts"] + 20_000} if "ts" in event else event
+    )
+    (said,) = _told(files, tmp_path)
+
+    assert said.startswith("ranks 0, 1 are of host vm, but their clocks are")
+
+
+_COMPUTE = Op("aten::mm", (Launch(Work("ampere_sgemm_128x64_nn", 3_000_000)), Synchronize()))
+_WAITING = Op("aten::tolist", (Spend(3_000_000),))
+
+
+def processes(*steps: Action) -> Job:
+    """Ranks of a job, four steps each, that never meet."""
+    ranks = tuple(
+        Program(
+            (*warm_up(), *(Annotation(f"ProfilerStep#{n}", 10 * (step,)) for n in range(4))),
+            *(MACHINE, rank, len(steps)),
+        )
+        for rank, step in enumerate(steps)
+    )
+    return loaded(simulate_job(JobProgram(ranks)))
+
+
+def test_what_all_ranks_agree_on_is_the_headline() -> None:
+    """Two processes that compute; who waits for whom is unknown, and it says so."""
+    job = processes(_COMPUTE, _COMPUTE)
+    verdict = job.verdict()
+    first, alone = verdict.findings[0], job[0].verdict().findings[0]
+
+    assert (first.cause, f"{first.share:.2f}") == (alone.cause, f"{alone.share:.2f}")
+    assert first.cause == "GPU compute"
+    assert verdict.damage[0] == (
+        "No collectives could be matched, so who waits for whom is unknown; each rank is judged "
+        "by itself: ranks 0, 1: GPU compute 100%."
+    )
+
+
+def test_ranks_that_do_not_agree_have_no_verdict() -> None:
+    """One computes, one runs Python: each is named, none leads."""
+    verdict = processes(_COMPUTE, _WAITING).verdict()
+
+    assert verdict.findings == ()
+    assert "rank 0: GPU compute 100%; rank 1: CPU work 100%." in verdict.withheld

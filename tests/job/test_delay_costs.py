@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-import pandas as pd
 import pytest
 from hypothesis import given
 
@@ -14,7 +13,7 @@ from htagraph.job import delay_costs
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from tests.job.simulated import FEW, MACHINE, WORLD, loaded, meet, three
-from tests.synth.program import Action, Clock, Group, JobProgram, Op, Program, Spend, Synchronize
+from tests.synth.program import Action, Group, JobProgram, Op, Program, Spend, Synchronize
 from tests.synth.simulated import SimulatedJob
 from tests.synth.simulator import simulate_job
 from tests.synth.strategies import jobs
@@ -145,30 +144,6 @@ def test_costs_by_stage_are_sums_of_its_ranks() -> None:
     assert (
         by_stage.groupby("part")["delay_ns"].sum().to_dict()
         == by_rank.groupby(of_part)["delay_ns"].sum().to_dict()
-    )
-
-
-def test_a_late_stage_of_a_pipeline_is_charged_down_the_line() -> None:
-    """Stage 0 of four is 30 ms late in each step: stages 2 and 3 wait for it through stage 1."""
-    job = loaded(
-        simulate_job(
-            training_job(steps=2, layers=2, pipeline=4, straggler=0, delay="op", delay_ns=30 * MS)
-        )
-    )
-    top = job.delay_costs().iloc[0]
-
-    assert (top["rank"], top["name"]) == (0, "aten::unique_consecutive")
-    assert top["propagated_ns"] > 1.5 * top["direct_ns"] > 0
-    assert top["share"] > 0.8
-
-
-def test_costs_are_the_same_whatever_the_clocks() -> None:
-    """Clocks that are many milliseconds apart."""
-    bodies = ((*TOGETHER, meet()), (*TOGETHER, LOAD, meet()), (*TOGETHER, meet()))
-    apart = (Clock(), Clock(71_000_003), Clock(-36_000_007))
-
-    pd.testing.assert_frame_equal(
-        loaded(three(*bodies, clocks=apart)).delay_costs(), loaded(three(*bodies)).delay_costs()
     )
 
 

@@ -89,10 +89,7 @@ def need_too_much(graph: TraceGraph) -> int:
 
 
 def test_a_report_visits_each_rank_once(folder: Path) -> None:
-    """For its findings, its tables and its page, once it was prepared; no other opens its graph.
-
-    Only the rank with most of the path is asked again: the page shows its answers over time.
-    """
+    """For its findings, its tables and its page, once it was prepared; no other opens its graph."""
     opened: list[str] = []
 
     def note(event: str, args: tuple[object, ...]) -> None:

@@ -108,10 +108,7 @@ def test_dispatch_and_combine_have_bytes_and_times(tmp_path: Path) -> None:
 
 
 def test_balance_saves_the_time_beyond_the_mean(tmp_path: Path) -> None:
-    """Moving tokens conserves work: of 1,200 us the mean of 600 stays, not the usual 300.
-
-    Up to a quarter more than the mean leaves 750; shared with the emptiest rank, 750 as well.
-    """
+    """Moving tokens conserves work: of 1,200 us the mean of 600 stays, not the usual 300."""
     found = experts(tmp_path, [[HOT]]).experts()
     assert found["balanced_saves_ns"].tolist() == pytest.approx([0, 0, 600_000], abs=3_000)
     assert found["capped_saves_ns"].tolist() == pytest.approx([0, 0, 450_000], abs=3_000)

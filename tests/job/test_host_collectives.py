@@ -77,14 +77,6 @@ def test_who_came_last_kept_the_others_waiting(tmp_path: Path) -> None:
     assert (top["rank"], top["n_certain"], top["cause_name"]) == (1, 3, "aten::mm")
 
 
-def test_the_path_hops_to_the_late_rank(tmp_path: Path) -> None:
-    """Of 26.6 ms 18 are work of rank 1, and nothing is unknown waits."""
-    path = written(tmp_path, late_on_rank_1(), groups=[(0, 1)], hosts=["a", "a"]).critical_path()
-    by_name = path.segments.groupby(["rank", "name"])["dur_ns"].sum()
-    assert by_name[1, "aten::mm"] == 18_000_000
-    assert "unknown_waits" not in set(path.segments["bound"])
-
-
 def test_on_two_hosts_a_rank_that_is_always_late_may_have_a_late_clock(tmp_path: Path) -> None:
     """The same waits, but clocks may be 5 ms apart: nobody is blamed for certain."""
     job = written(tmp_path, late_on_rank_1(), groups=[(0, 1)], hosts=["a", "b"])

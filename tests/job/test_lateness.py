@@ -1,16 +1,38 @@
-"""Why a rank is late: what it did for longer than the runner-up, not what it did last."""
+"""Who is late: in one step, in every step, and by which records."""
 
 from __future__ import annotations
 
+import tempfile
+
 import pandas as pd
+import pytest
 from hypothesis import given
 
+from htagraph.findings.verdict import Finding
 from htagraph.job.job import Job
-from htagraph.job.lateness import late_arrivals, waits_counted_once
-from tests.job.simulated import FEW, loaded, meet, three
-from tests.synth.program import Action, JobProgram, Op, Spend, Synchronize
+from htagraph.job.lateness import waits_counted_once
+from htagraph.job.loading import load_job
+from htagraph.job.perfetto import job_waits
+from htagraph.job.stragglers import slow_device
+from htagraph.job.timeline import Timeline
+from htagraph.reports.job_summary import JobSummary
+from tests.job.simulated import FEW, MACHINE, loaded, meet, three
+from tests.synth.program import (
+    Action,
+    Annotation,
+    Clock,
+    Collective,
+    Group,
+    JobProgram,
+    Launch,
+    Op,
+    Program,
+    Spend,
+    Synchronize,
+    Work,
+)
 from tests.synth.simulator import simulate_job
-from tests.synth.strategies import jobs
+from tests.synth.strategies import jobs, warm_up
 from tests.synth.training import training_job
 
 
@@ -74,13 +96,6 @@ def test_a_late_arrival_says_who_was_last_and_whom_it_kept_waiting() -> None:
             "is_blamed": True,
         }
     ]
-
-
-def test_before_the_first_meeting_of_two_ranks_there_is_none_that_both_left() -> None:
-    """The collective before was not recorded."""
-    found = loaded(three(after(), after(own("load", 30)), after())).timeline.collectives
-
-    assert late_arrivals(found[found["match"] == 1])["shared"].tolist() == [-1]
 
 
 def test_where_nobody_waits_nothing_is_late() -> None:
@@ -230,26 +245,6 @@ def test_the_cause_of_a_straggler_is_what_it_did_for_longer() -> None:
     assert (top["rank"], top["cause_name"], top["cause_ns"]) == (1, "load", 30_000)
 
 
-def test_attributed_time_tiles_the_window_of_a_job() -> None:
-    """Adjacent, disjoint, together the window; each inside its segment."""
-    path = loaded(three(after(), after(Op("load", (Spend(30_000),))), after())).critical_path()
-    attributed_time, segments = (
-        path.attributed_time,
-        path.segments.iloc[path.attributed_time["segment"]].reset_index(drop=True),
-    )
-
-    assert (attributed_time["start_ns"].iloc[0], int(attributed_time["dur_ns"].sum())) == (
-        path.start_ns,
-        path.dur_ns,
-    )
-    assert (
-        attributed_time["start_ns"].to_numpy()[1:]
-        == (attributed_time["start_ns"] + attributed_time["dur_ns"]).to_numpy()[:-1]
-    ).all()
-    assert (attributed_time["start_ns"] >= segments["start_ns"]).all()
-    assert (attributed_time["rank"] == segments["rank"]).all()
-
-
 @FEW
 @given(program=jobs())
 def test_attributed_time_tiles_the_window_of_every_job(program: JobProgram) -> None:
@@ -271,3 +266,183 @@ def test_attributed_time_tiles_the_window_of_every_job(program: JobProgram) -> N
         assert (
             attributed_ns <= late.loc[late["is_blamed"] & (late["rank"] == rank), "lead_ns"].sum()
         )
+
+
+_STEPS = 6
+
+
+def ddp(
+    late_us: int,
+    *,
+    n_ranks: int = 3,
+    late: int = 1,
+    transfer_us: int = 500,
+    operation: str = "allreduce",
+    clocks: tuple[Clock, ...] = (),
+) -> Job:
+    """Ranks that compute and meet once in each of some steps; one comes late to each."""
+    world = Group("0", tuple(range(n_ranks)))
+    kernel = Collective("ncclDevKernel_Generic", 1_000 * transfer_us, world, operation)
+    reduce = Op("record_param_comms", (Spend(1_000), Launch(kernel, 20, cost_ns=4_000)))
+    compute = Op("aten::mm", (Launch(Work("ampere_sgemm_128x64_nn", 50_000)),))
+
+    def rank(number: int) -> Program:
+        # No two ranks take equally long, as no two do.
+        spent = Spend(100_000 + 1_000 * (7 * number % 11) + (number == late) * 1_000 * late_us)
+        step = (*3 * (compute,), spent, reduce, Synchronize())
+        steps = tuple(Annotation(f"ProfilerStep#{one}", step) for one in range(_STEPS))
+        return Program((*warm_up(), *steps), MACHINE, number, n_ranks, groups=(world,))
+
+    return loaded(simulate_job(JobProgram(tuple(map(rank, world.ranks)), clocks)))
+
+
+@pytest.mark.parametrize(
+    ("n_ranks", "late_us"),
+    [
+        *((2, 3_000), (3, 3_000), (8, 3_000)),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in ((3, 300_000), (64, 300_000), (256, 3_000))
+        ),
+    ],
+)
+def test_a_rank_that_is_late_by_the_same_in_every_step_is_the_first_cause(
+    n_ranks: int, late_us: int
+) -> None:
+    """Transfers take 0.5 ms; the clocks of all others are off by a second."""
+    clocks = tuple(Clock(number * 1_000_000_000 // n_ranks) for number in range(n_ranks))
+    job = ddp(late_us, n_ranks=n_ranks, clocks=clocks)
+    found, first = job.verdict(), job.stragglers().iloc[0]
+
+    assert found.findings[0].title == "Rank 1 is late"
+    assert (first["rank"], first["n_certain"]) == (1, _STEPS)
+    waited_ns = _STEPS * (n_ranks - 1) * 1_000 * late_us
+    assert first["caused_wait_ns"] == pytest.approx(waited_ns, rel=0.05)
+
+
+@pytest.mark.parametrize(("late_us", "n_certain"), [(200, 0), (320, _STEPS)])
+def test_lateness_within_the_transfer_is_not_certain(late_us: int, n_certain: int) -> None:
+    """Of a transfer of 0.5 ms, ranks may leave the last 0.25 ms apart."""
+    assert ddp(late_us).stragglers()["n_certain"].sum() == n_certain
+
+
+@pytest.mark.parametrize(("late_us", "n_certain"), [(80, 0), (150, _STEPS)])
+def test_short_transfers_leave_a_tenth_of_a_millisecond(late_us: int, n_certain: int) -> None:
+    """Of a transfer of 10 us, a hop may be later."""
+    assert ddp(late_us, transfer_us=10).stragglers()["n_certain"].sum() == n_certain
+
+
+def test_members_of_an_all_to_all_do_not_leave_together() -> None:
+    """Each ends when its own part has come, up to milliseconds apart."""
+    assert ddp(3_000, operation="all_to_all").stragglers()["n_certain"].sum() == 0
+
+
+def summary_of(**options: object) -> JobSummary:
+    """The summary of a simulated job."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = training_job(steps=2, layers=3, seed=4, **options)  # type: ignore[arg-type]
+        simulate_job(job).write(folder)
+        summary = JobSummary(load_job(folder))
+        assert summary.verdict.findings
+        return summary
+
+
+def compute(summary: JobSummary) -> Finding:
+    """The finding on computation."""
+    return next(finding for finding in summary.verdict.findings if finding.cause == "GPU compute")
+
+
+def test_a_rank_whose_kernels_take_longer_is_named():
+    """Three ranks run the gemm in 0.18 ms, rank 3 in 0.42. One finding advises to compare them."""
+    summary = summary_of(
+        ranks=4, straggler=3, delay="kernel", delay_ns=700_000, max_offset_ns=1_000_000
+    )
+    finding = compute(summary)
+    advice = {one.title: one.fix.do for one in summary.verdict.findings}
+
+    assert finding.ranks[0][0] == 3
+    assert finding.detail.startswith("rank 3 runs ampere_sgemm_128x64_nn 2.2")
+    assert advice["Rank 3 is late"].startswith("Compare this kernel across ranks: this rank has")
+    assert finding.fix.do.startswith("Use bf16/fp16 (torch.autocast) or torch.compile")
+
+
+def test_equal_devices_are_not_compared():
+    """Durations differ by some percent, as they do: nobody's device is slow."""
+    finding = compute(summary_of(ranks=4))
+
+    assert finding.detail == ""
+    assert finding.fix.do.startswith("Use bf16/fp16 (torch.autocast) or torch.compile")
+
+
+@pytest.mark.parametrize(("took_ns", "is_slow"), [(104, False), (107, True)])
+def test_a_device_is_slow_from_a_twentieth_on(took_ns: int, is_slow: bool):
+    """Of its kernel time: on equal devices, times differ by some percent as well."""
+    frame = pd.DataFrame({"rank": [0, 1, 2], "group": "gemm", "class": "compute"})
+    times = [100.0, 100.0, float(took_ns)]
+
+    assert bool(slow_device(frame.assign(mean_ns=times, sum_ns=times), 2)) is is_slow
+
+
+def test_kernels_that_no_other_rank_runs_say_nothing():
+    """A pipeline stage with operators of its own is not slow."""
+    with tempfile.TemporaryDirectory() as folder:
+        simulate_job(training_job(ranks=2, steps=1, layers=1)).write(folder)
+        frame = load_job(folder).kernel_breakdown(by="name")
+    alone = frame[frame["rank"] == 0]
+
+    assert slow_device(alone, 0) == ""
+
+
+def spent(*times_us: int) -> Timeline:
+    """Three ranks that spend these times between two collectives."""
+    bodies = ((meet(), Synchronize(), Spend(1_000 * us), meet()) for us in times_us)
+    return loaded(three(*bodies)).timeline
+
+
+def rows(waits: pd.DataFrame) -> list[tuple[int, int, int, str]]:
+    """Rank, start and length in us, and what it is, of the second collective."""
+    waits = waits[waits["match"] == 1]
+    start_ns = waits["start_ns"] - waits["start_ns"].min()
+    what = waits["operation"].where(
+        waits["operation"] != "",
+        waits["n_waiting"]
+        .map("late, {}".format)
+        .where(waits["n_waiting"] >= 0, waits["last_rank"].map("waits for {}".format)),
+    )
+    parts = (waits["rank"], start_ns // 1_000, waits["dur_ns"] // 1_000, what)
+    return [*zip(*(part.tolist() for part in parts), strict=True)]
+
+
+def test_the_last_rank_is_late_while_the_one_before_it_waits() -> None:
+    """Rank 1 comes after 90 us, rank 2 after 10: rank 1 is late for 80 us, and two ranks wait."""
+    assert rows(job_waits(spent(0, 90, 10), [0, 1, 2], late=1)) == [
+        (1, 90, 10, "all_reduce"),
+        (1, 10, 80, "late, 2"),
+        (0, 90, 10, "all_reduce"),
+        (0, 0, 90, "waits for 1"),
+        (2, 90, 10, "all_reduce"),
+        (2, 10, 80, "waits for 1"),
+    ]
+
+
+def test_ranks_are_in_their_places_unless_one_is_late() -> None:
+    """Of those that wait for it, who waits longest is next to it."""
+    timeline = spent(20, 0, 90)
+
+    assert job_waits(timeline, [0, 1, 2])["rank"].unique().tolist() == [0, 1, 2]
+    assert job_waits(timeline, [0, 1, 2], late=2)["rank"].unique().tolist() == [2, 1, 0]
+
+
+def test_only_ranks_that_are_shown_are_there() -> None:
+    """A wait for a rank that is not shown still names it."""
+    assert rows(job_waits(spent(0, 90, 10), [0])) == [
+        (0, 90, 10, "all_reduce"),
+        (0, 0, 90, "waits for 1"),
+    ]
+
+
+def test_a_wait_within_the_error_of_the_clocks_blames_no_rank() -> None:
+    """One collective alone does not tell clocks of three ranks apart."""
+    waits = job_waits(loaded(three((meet(),), (Spend(30_000), meet()), (meet(),))).timeline, [0])
+
+    assert waits["last_rank"].tolist() == [-1, -1]

@@ -1,8 +1,4 @@
-"""Real pipelines of PyTorch over gloo, with planted causes and times by the script's own clock.
-
-`pipeline.truth.json` has what each rank did, and how long a step takes with the planted cause and
-without. An operator of known length sleeps, so what a stage takes includes PyTorch's own work.
-"""
+"""Real pipelines of PyTorch over gloo, with planted causes and times by the script's own clock."""
 
 from __future__ import annotations
 
@@ -96,10 +92,7 @@ def test_the_saving_is_what_the_planted_cause_cost(name: str) -> None:
     ],
 )
 def test_a_step_of_another_schedule_is_what_it_took(schedule: str, other: str, rel: float) -> None:
-    """GPipe with equal stages, against runs of other schedules without what was planted in them.
-
-    An interleaved schedule does twice as many actions, of which each has fixed costs.
-    """
+    """GPipe with equal stages, against runs of other schedules without what was planted in them."""
     job, _ = loaded("pp4_gpipe_equal")
     _, truth = loaded(other)
     asked = job.pipeline_what_if().set_index("schedule").loc[schedule]

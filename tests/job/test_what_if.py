@@ -160,10 +160,7 @@ def test_one_rank_is_not_equalised() -> None:
 
 
 def test_every_opportunity_allows_for_the_clocks() -> None:
-    """Small ones as well, of which only what is expected is replayed; up to half of a saving.
-
-    A cause costs at most what is said: no change that one could make saves more.
-    """
+    """Small ones as well, of which only what is expected is replayed; up to half of a saving."""
     job = loaded(simulate_job(training_job(**TRAINING, ranks=2, straggler=1)))
     every, error_ns = job.opportunities(), job.rehearsal.clock_error_ns
     is_cause = every["kind"] == "cause"
@@ -287,10 +284,7 @@ def test_without_changes_a_real_job_is_as_it_was(name: str) -> None:
 
 
 def test_a_rank_is_late_since_it_left_the_last_collective(tmp_path: Path) -> None:
-    """First rank 1 is late by 5 ms, and returns from its call when all is done; then rank 0 is.
-
-    Rank 0 waited for 5 ms of the time before it came late: those are not its own to be spared.
-    """
+    """First rank 1 is late by 5 ms, and returns from its call when all is done; then rank 0 is."""
     job = written(
         tmp_path,
         [

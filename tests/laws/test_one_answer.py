@@ -1,8 +1,4 @@
-"""One answer: a figure has one value on all surfaces, of twelve traces and seven jobs.
-
-Each surface is asked as its users ask it, without a window. Times are compared to the nanosecond,
-and what is printed as it is printed.
-"""
+"""One answer: a figure has one value on all surfaces, of twelve traces and seven jobs."""
 
 from __future__ import annotations
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import rustworkx
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from htagraph import Trace
+from htagraph import Trace, load
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
+from htagraph.lookup.find_window import find_window
+from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -21,11 +24,15 @@ from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.replay import replay_of
+from htagraph.synth import timeline
 from tests.event_rows import taken
+from tests.fuzzing.traces import asked
+from tests.judged_inference import INFERRED, Judgement, judge
 from tests.replay.drawn import replayed
-from tests.synth.mechanisms import KINDS
+from tests.synth.mechanisms import KINDS, inference_program
 from tests.synth.simulator import simulate
 from tests.synth.strategies import inference_programs, programs
+from tests.synth.training import training_rank
 
 _NAMES = (
     "aten::mm",
@@ -288,3 +295,141 @@ def test_compiling_leaves_the_events_as_they_are(events):
 
     for name, column in before.items():
         assert column.tolist() == getattr(events, name).tolist()
+
+
+_LAST_NS = (1 << 62) - 1
+"""The reader lets no time pass beyond."""
+
+
+def _moved(events: EventTable, rows: np.ndarray, by_ns: int) -> EventTable:
+    """Events of which some are at another time, at most at the last."""
+    near = np.clip(events.ts_ns, -_LAST_NS - min(by_ns, 0), _LAST_NS - max(by_ns, 0))
+    ts_ns = np.where(rows, near + by_ns, events.ts_ns)
+    return replace(events, ts_ns=np.minimum(ts_ns, _LAST_NS - events.dur_ns))
+
+
+def test_the_only_launch_on_an_idle_stream_may_take_a_century() -> None:
+    """What is usual is a multiple of it, which no integer of 64 bits holds."""
+    events = timeline(
+        """
+        cpu 1    |                [launch >b]
+        stream 7 | [k    ]                       [far <b]
+        """
+    )
+    is_far = events.names() == "far"
+
+    graph = asked(Trace.from_events(_moved(events, is_far, _LAST_NS)))
+
+    assert graph.window("trace").dur_ns == _LAST_NS - int(events.ts_ns.min())
+
+
+@pytest.mark.parametrize("by_ns", [_LAST_NS, 10**18, -_LAST_NS])
+@pytest.mark.parametrize("who", ["is_device", "is_host", "half", "last"])
+def test_times_as_far_apart_as_integers_go_are_times(who: str, by_ns: int) -> None:
+    """A launch that takes a century is unknown waits; no sum on the way to saying so overflows."""
+    events = simulate(training_rank(steps=1, layers=2)).events
+    number = np.arange(len(events))
+    half, last = number % 2 == 0, number == number[-1]
+    rows = {"half": half, "last": last}.get(who, getattr(events, who, half))
+
+    graph = asked(Trace.from_events(_moved(events, rows, by_ns)))
+
+    assert graph.dur_ns >= 0
+
+
+def _tiles(frame: pd.DataFrame) -> list[tuple[int, int, str]]:
+    """Start, end and bound of segments; neighbors of one bound are joined."""
+    out: list[tuple[int, int, str]] = []
+    for row in frame.itertuples(index=False):
+        bound, end = str(row.bound), row.start_ns + row.dur_ns
+        if out and out[-1][2] == bound and out[-1][1] == row.start_ns:
+            out[-1] = (out[-1][0], end, bound)
+        else:
+            out.append((row.start_ns, end, bound))
+    return out
+
+
+def _n_tracks_that_end_last(dag: Dag) -> int:
+    """Number of tracks that are busy until the last instant; of several, any may be the last."""
+    events = dag.events
+    return len(np.unique(events.lane[dag.is_work & (events.end_ns == dag.span.end_ns)]))
+
+
+@given(program=programs())
+def test_the_path_of_a_simulated_rank_is_the_true_one(program):
+    """The simulator knows the cause of each instant; the compiler finds it in the trace alone."""
+    rank = simulate(program)
+    dag = compile_events(rank.events)
+    assume(rank.n_ties == 0)
+    assume(_n_tracks_that_end_last(dag) == 1)
+
+    assert _tiles(rank.truth) == _tiles(critical_path(dag, dag.span))
+
+
+@given(program=programs())
+def test_the_path_of_each_simulated_step_is_the_true_one(program):
+    """A step's path leads to the end of its host range, and is cut where the range starts."""
+    rank = simulate(program)
+    assume(rank.n_ties == 0)
+    dag = compile_events(rank.events)
+
+    for step in rank.steps.itertuples(index=False):
+        assert _tiles(rank.step_truth(step.name)) == _tiles(
+            critical_path(dag, find_window(dag, step.name))
+        )
+
+
+@given(program=programs())
+def test_the_trace_as_a_file_has_the_same_path_as_the_trace_in_memory(program):
+    """Writing Kineto JSON and reading it back changes nothing that the path depends on."""
+    rank = simulate(program)
+    from_file = load(rank.to_json()).compile().critical_path().segments
+    dag = compile_events(rank.events)
+
+    assert _tiles(critical_path(dag, dag.span)) == _tiles(from_file)
+
+
+LEAST_PRECISION = 0.99
+FEWEST = 5
+"""Edges of each rule that bind in the programs, at least: of none nothing is shown."""
+SEEDS = range(1_000, 1_008)
+
+_judged: dict[str, list[Judgement]] = {}
+
+
+def judged(kind: str) -> list[Judgement]:
+    """Judgements of some programs of a kind, made once."""
+    if kind not in _judged:
+        programs = (inference_program(kind, seed) for seed in SEEDS)
+        _judged[kind] = [judge(simulate(program)) for program in programs]
+    return _judged[kind]
+
+
+@pytest.mark.parametrize("rule", INFERRED, ids=lambda rule: rule.label)
+def test_what_a_rule_infers_is_true(rule: Rule) -> None:
+    """Of the edges that bind, on all kinds of programs."""
+    edges = pd.concat([found.edges.assign(kind=kind) for kind in KINDS for found in judged(kind)])
+    own = edges[edges["rule"] == rule]
+
+    assert len(own) >= FEWEST, (
+        f"rule {rule.label!r} binds {len(own)} times: plant what it infers in "
+        "tests/synth/mechanisms.py, name its truth in UNNAMED of tests/judged_inference.py"
+    )
+    wrong = own.loc[~own["is_right"], "kind"].value_counts().to_dict()
+    assert own["is_right"].sum() >= LEAST_PRECISION * len(own), f"wrong, by kind: {wrong}"
+
+
+def test_nothing_is_inferred_where_nothing_waits() -> None:
+    """Garbage collection, data loading, sleeping, and streams that do not wait for each other."""
+    edges = pd.concat([found.edges for found in judged("nothing")])
+
+    assert edges["is_right"].all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_inference_makes_no_path_worse(kind: str) -> None:
+    """More of its time has the true bound with inference than without."""
+    time = pd.concat([found.time for found in judged(kind)])
+    right_ns = time.groupby("infer")["right_ns"].sum()
+
+    assert right_ns[True] >= right_ns[False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
+import htagraph as hg
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.differences import kernel_diff, op_diff
+from htagraph.explain.segments import segment_code
 from htagraph.model import answers, frames
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable, LaneTable, SparseColumn
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema
 from htagraph.model.symbols import SymbolTable
@@ -53,15 +56,12 @@ from tests.event_rows import taken
 from tests.examples import one_in
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
+from tests.synth.training import training_rank
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, what it answers with, and what its answer depends on.
-
-    `cutoffs` are options in units of time. An answer that `scales` is in units of time throughout.
-    A question that `always_answers` has rows for an empty trace, too.
-    """
+    """A question, what it answers with, and what its answer depends on."""
 
     ask: Callable[..., pd.DataFrame]
     schema: Schema
@@ -462,3 +462,106 @@ def test_two_halves_of_a_window_add_up(events, cut):
         halves = ask(dag, left)[names] + ask(dag, right)[names]
 
         assert ask(dag, whole)[names].to_numpy().tolist() == halves.to_numpy().tolist()
+
+
+DEMOS = ("dataloader", "sync_in_loop", "exposed_allreduce", "serving", "captured")
+PATTERNS = (
+    "op aten::* -LAUNCH> kernel -STREAM> kernel",
+    "kernel <STREAM{1,3}- kernel [dur>10us]",
+    "host -> any -> any",
+    "op -CHILD> op -LAUNCH> kernel [on_path]",
+    "runtime -SYNC|THREAD> any",
+    "any -THREAD{0,4}> op [under=ProfilerStep*]",
+)
+
+
+@pytest.fixture(scope="module", params=DEMOS)
+def graph(request: pytest.FixtureRequest) -> hg.TraceGraph:
+    return hg.load(hg.demo_trace(request.param)).compile().window("trace")
+
+
+@pytest.mark.parametrize("kind", EdgeKind.labels())
+def test_a_pattern_of_one_hop_is_the_edges_of_that_kind(graph: hg.TraceGraph, kind: str) -> None:
+    """Each edge between two events once; a launch also from what encloses its call."""
+    edges = graph.edges
+    between = edges[(edges["kind"] == kind) & (edges["tail_event"] != edges["head_event"])]
+    forward = graph.match(f"any -{kind}> any").frame
+    backward = graph.match(f"any <{kind}- any").frame
+    own = forward
+    if kind == "launch":
+        tails = between.set_index("edge")["tail_event"]
+        own = forward[forward["any_event"] == forward["any_2_edge"].map(tails)]
+
+    keys = ["any_event", "any_2_event", "any_2_edge"]
+    expected = between[["tail_event", "head_event", "edge"]].to_numpy()
+    assert sorted(own[keys].to_numpy().tolist()) == sorted(expected.tolist())
+    assert sorted(forward[keys].to_numpy().tolist()) == sorted(
+        backward[["any_2_event", "any_event", "any_2_edge"]].to_numpy().tolist()
+    )
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("seed", range(2))
+def test_matches_do_not_depend_on_the_order_of_the_file(pattern: str, seed: int) -> None:
+    """Shuffled events give the same names, times, lags and waits; rows are those of the file."""
+    content = simulate(training_rank(steps=2, layers=2)).to_json()
+    document = json.loads(content)
+    shuffled = np.random.default_rng(seed).permutation(len(document["traceEvents"]))
+    document["traceEvents"] = [document["traceEvents"][place] for place in shuffled]
+    before, after = (
+        hg.load(text).compile().window("trace").match(pattern)
+        for text in (content, json.dumps(document).encode())
+    )
+
+    assert len(before) > 0
+    for one, other in ((before.frame, after.frame), (before.group(), after.group())):
+        kept = [name for name in one if not name.endswith(("_event", "_edge"))]
+        assert sorted(map(str, one[kept].to_numpy().tolist())) == sorted(
+            map(str, other[kept].to_numpy().tolist())
+        )
+
+
+NEIGHBOURS = ["Optimizer.zero_grad#AdamW.zero_grad", "aten::mm", "my loss (fwd)"]
+
+
+def stepping(neighbour: str, gap_us: int) -> hg.TraceGraph:
+    """Four steps, in each of which Python runs for long after an operator or a named range."""
+    events, ts = [], 0
+    for step in range(4):
+        begin = ts
+        parts = [("aten::add", 10, 200), (neighbour, 0, 100), ("aten::relu", gap_us, 300)]
+        for name, pause, dur in parts:
+            ts += pause
+            kind = "cpu_op" if name.startswith("aten") else "user_annotation"
+            events.append({"cat": kind, "name": name, "ts": ts, "dur": dur})
+            ts += dur
+        name = f"ProfilerStep#{step}"
+        events.append({"cat": "user_annotation", "name": name, "ts": begin, "dur": ts - begin + 10})
+        ts += 15
+    written = [{"ph": "X", "pid": 1, "tid": 1, **event} for event in events]
+    return hg.load(json.dumps({"traceEvents": written}).encode()).compile()
+
+
+@pytest.mark.parametrize("neighbour", NEIGHBOURS)
+def test_a_place_has_one_name_everywhere(neighbour: str) -> None:
+    """Of the same segment, the longest of the path."""
+    graph, slower = stepping(neighbour, 2_000), stepping(neighbour, 4_000)
+    path, place = graph.critical_path(), f"after {neighbour}"
+    longest = int(path.durations_ns.argmax())
+    helpful = graph.opportunities()
+
+    assert segment_code(path.attributed_time, path.n_segments)[longest] == place
+    assert graph.verdict().findings[0].evidence[0].label == f"untraced code {place}"
+    assert helpful.loc[helpful["kind"] == "Python code", "target"].iloc[0] == place
+    compared = hg.diff(*map(hg.run_profile, (graph, slower)))
+    assert f"Where: untraced code +2.00 ms {place}." in compared.details
+
+
+@pytest.mark.parametrize("neighbour", NEIGHBOURS)
+def test_a_place_can_be_removed_by_its_name(neighbour: str) -> None:
+    """It takes 2 ms in each of four steps."""
+    graph = stepping(neighbour, 2_000).window("trace")
+    saves = hg.what_if(graph, hg.remove(hg.code(f"after {neighbour}"))).saves_ns
+
+    assert saves is not None
+    assert saves.expected_ns == 8_000_000

@@ -1,8 +1,4 @@
-"""What is said of a job depends neither on the numbers of its ranks, nor on what clocks show.
-
-Jobs are written down, their ranks exchanged or one clock put forward, and read again. Ranks that
-share the clock of a host are not moved apart: to know that they share it is worth something.
-"""
+"""What is said of a job depends neither on the numbers of its ranks, nor on what clocks show."""
 
 from __future__ import annotations
 

@@ -103,11 +103,7 @@ def test_a_replay_without_changes_gives_back_every_timestamp(graph: hg.TraceGrap
 
 
 def test_work_moved_aside_is_done_no_earlier_than_if_it_were_gone(graph: hg.TraceGraph) -> None:
-    """Copies, communication and computation on streams of their own, and batches that workers load.
-
-    So the whole run saves no more. A window that opens in the run may, by as much as it opens
-    earlier without the work; to hold its start would be to lose that the steps add up to the run.
-    """
+    """Copies, communication and computation on own streams, and batches that workers load."""
     rehearsal = Rehearsal(graph.dag, graph.dag.span)
     for moved, gone in ASIDE:
         for reading in rehearsal.readings:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-__all__ = ["drawing"]
-
 WIDTH = 20
 """Microseconds from one launch to the next."""
 

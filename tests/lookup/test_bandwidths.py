@@ -1,16 +1,21 @@
-"""Bandwidths of copies: bytes by duration, or as recorded where durations were cut."""
+"""What devices could do, and what was sampled of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.lookup.counter_levels import bandwidths
+from htagraph.lookup.launch_geometry import geometry_devices, launch_geometry
+from htagraph.lookup.samples import sampled_use
 from htagraph.model.dag import Dag
+from htagraph.model.samples import SampleTable, Series
 from htagraph.queries.quality import quality
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 
 _COPIES = """
     us       |0         10        20        30        40        50
@@ -95,3 +100,31 @@ def test_recorded_bandwidths_are_rounded_by_up_to_a_hundredth(recorded, cut, n_f
     found = bandwidths(_rates(dict(zip(names, recorded, strict=True)), cut=cut))
 
     assert (found.n_fit, found.n_compared) == (n_fit, 3)
+
+
+@pytest.mark.parametrize(("threads", "fit"), [(1_024, 2), (256, 8), (65, 21)])
+def test_an_undescribed_multiprocessor_holds_2048_threads_in_warps_of_32(threads, fit):
+    """65 threads are 3 of 64 warps."""
+    columns = {"grid_x": {"k": 8}, "block_x": {"k": threads}, "blocks_per_sm": {"k": 2}}
+    dag = drawn_dag("stream 7 |[k     ]", columns=columns)
+    device = geometry_devices(dag)[0]
+
+    assert device.n_sms == 4
+    assert launch_geometry(dag, np.zeros(1, np.int64), device).resident.tolist() == [fit]
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "most", "share"),
+    [
+        ("SMACT", "ratio", 1.4, 1.4),
+        ("SMACT", "ratio", 1.6, 0.016),
+        ("SMs Active [Throughput %]", "", 1.4, 0.014),
+        ("SMs Active", "%", 1.4, 0.014),
+    ],
+)
+def test_a_series_is_in_percent_if_it_says_so_or_exceeds_what_a_ratio_can(name, unit, most, share):
+    """A ratio exceeds 1 by rounding only."""
+    table = SampleTable.of([(Series(name, unit, 0), [5, 15], [most, most])])
+    use = sampled_use(table, 0, np.array([0]), np.array([0]), np.array([20]))
+
+    assert use["sm_activity"].tolist() == pytest.approx([share])

@@ -12,6 +12,7 @@ from htagraph.lookup.holes import Hole, kernel_launches, without_launch, without
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 from tests.lookup.launched import drawing
 
 T = range(10, 40)
@@ -56,7 +57,7 @@ def test_a_hole_begins_once_the_device_has_done_what_was_launched_before() -> No
     """The host is ahead: what is lost would have run from the end of the work before."""
     calls = "".join(f"[launch >k{at}]" if at not in range(20, 30) else "[launch]" for at in T)
     first, last = ("".join(f"[k <k{at}         ]" for at in part) for part in (T[:10], T[20:]))
-    dag = compile_events(timeline(f"cpu 1 |{calls}\nstream 7 |  {first}{' ' * 300}{last}"))
+    dag = drawn_dag(f"cpu 1 |{calls}\nstream 7 |  {first}{' ' * 300}{last}")
     (hole,) = without_work(dag)
     ends = dag.events.end_ns[dag.events.is_device]
 
@@ -116,7 +117,7 @@ def test_work_that_was_queued_when_the_capture_ended_is_no_hole() -> None:
     """The device was busy to the end, but for one kernel that had not ended."""
     calls = "".join(f"[launch >k{at}]" if at < 34 else "[launch     ]" for at in range(10, 50))
     work = "".join(f"[k <k{at}              ]" for at in range(10, 34))
-    dag = compile_events(timeline(f"cpu 1 |{calls}\nstream 7 |  {work}"))
+    dag = drawn_dag(f"cpu 1 |{calls}\nstream 7 |  {work}")
 
     assert kernel_launches(dag).has_work.sum() == 24
     assert without_work(dag) == []
@@ -148,8 +149,8 @@ def test_launches_that_are_captured_as_a_graph_are_not_run(begin: str, end: str)
     rows = [threads[0].replace("|", f"|{first}"), threads[1].replace("|", f"|{first}")]
     rows += [f"cpu 3 |{place}{run}", f"stream 7 |{place}  {work}"]
 
-    assert kernel_launches(compile_events(timeline("\n".join(rows)))).has_work.sum() == 30
-    assert len(kernel_launches(compile_events(timeline("\n".join(rows)))).event) == 30
+    assert kernel_launches(drawn_dag("\n".join(rows))).has_work.sum() == 30
+    assert len(kernel_launches(drawn_dag("\n".join(rows))).event) == 30
 
 
 @pytest.mark.parametrize(("outer", "inner"), [("", " >k{}"), (" >k{}", "")])
@@ -159,7 +160,7 @@ def test_a_launch_within_a_launch_is_one(outer: str, inner: str) -> None:
         f"[cudaLaunchKernel{outer} [cuLaunchKernel{inner}]]".format(at) for at in range(10, 40)
     )
     work = "".join(f"[k <k{at}     ]" for at in range(10, 40))
-    found = kernel_launches(compile_events(timeline(f"cpu 1 |{calls}\nstream 7 |  {work}")))
+    found = kernel_launches(drawn_dag(f"cpu 1 |{calls}\nstream 7 |  {work}"))
 
     assert (len(found.event), found.has_work.sum()) == (30, 30)
 
@@ -168,14 +169,14 @@ def test_calls_that_never_have_work_do_not_count() -> None:
     """A library that is not recorded launches twelve kernels in a row."""
     text = drawing(40, call="launch", tail="[cuLaunchKernel]" * 12)
 
-    assert without_work(compile_events(timeline(text))) == []
+    assert without_work(drawn_dag(text)) == []
 
 
 def test_copies_without_work_are_no_hole() -> None:
     """Of no bytes, they launch nothing."""
     text = drawing(40, call="copy", lost=range(15, 30))
 
-    assert without_work(compile_events(timeline(text))) == []
+    assert without_work(drawn_dag(text)) == []
 
 
 def test_a_device_without_records_is_one_hole() -> None:
@@ -222,7 +223,7 @@ def test_kernels_that_never_have_a_launch_are_no_hole() -> None:
     """Of a library whose calls are not recorded."""
     text = drawing(60, call="launch", unlinked=range(20, 32)).replace("[k        ]", "[triton   ]")
 
-    assert without_launch(compile_events(timeline(text))) == []
+    assert without_launch(drawn_dag(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -241,4 +242,4 @@ def test_kernels_that_never_have_a_launch_are_no_hole() -> None:
 )
 def test_which_calls_launch_one_kernel_or_graph(call: str, is_launch: bool) -> None:
     """Others copy or fill, launch none, or one on each of several devices."""
-    assert len(kernel_launches(compile_events(timeline(f"cpu 1 |[{call}]"))).event) == is_launch
+    assert len(kernel_launches(drawn_dag(f"cpu 1 |[{call}]")).event) == is_launch

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from tests.mutation.edits import Edit
 
-__all__ = ["Constant", "constants"]
-
 Number = int | float
 
 

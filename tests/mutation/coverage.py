@@ -8,15 +8,13 @@ from pathlib import Path
 
 from tests.mutation.edits import CHECKOUT
 
-__all__ = ["files", "tests_of"]
-
-_LAWS = ("path_laws", "simulated_paths", "inference", "sync_records", "replay_laws")
+_LAWS = ("path_laws", "replay_laws")
 """Those of the path; the laws of questions take a minute, and see nothing more."""
 
 _NOT_OF_THIS_PROCESS = ("tests/cli", "tests/browser", "tests/perfetto", "tests/hostile")
 """They start processes or a browser, which takes long."""
 
-_LIMITS = "tests/hostile/test_limits.py"
+_LIMITS = "tests/hostile/test_damage.py::test_the_limits_that_are_stated_are_those_there_are"
 """Compares limits with the document that lists them."""
 
 

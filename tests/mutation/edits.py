@@ -6,8 +6,6 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CHECKOUT", "Edit"]
-
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from tests.mutation.edits import Edit
 
-__all__ = ["faults"]
-
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, ...]] = {
     ast.Lt: ("<=", ">"),
     ast.LtE: ("<", ">"),

@@ -29,8 +29,6 @@ from hypothesis import Phase, settings
 from tests.mutation.coverage import tests_of
 from tests.mutation.edits import CHECKOUT
 
-__all__ = ["Outcome", "Trial", "bench"]
-
 _ARGUMENTS = (
     *("-qx", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist"),
     *("--doctest-modules", "--doctest-ignore-import-errors", "--import-mode=importlib"),
@@ -84,15 +82,7 @@ def bench(paths: list[str], traces: list[Path]) -> Iterator[Trial]:
 
 @dataclass
 class _Bench:
-    """The copy in which changes are tried, and what is known of its tests.
-
-    Parameters
-    ----------
-    folder : Path
-        Holds the copy, and the notes of the forked processes.
-    traces : list of Path
-        Real traces whose answers are compared if no test fails.
-    """
+    """The copy in which changes are tried, and what is known of its tests."""
 
     folder: Path
     traces: list[Path]

@@ -1,8 +1,4 @@
-"""Operations of operators that a real PyTorch ran and recorded, against its own counter.
-
-Operators run on tensors without data: they are recorded with their inputs, and compute nothing.
-PyTorch's counter is wrong in two cases, which a test of their own names.
-"""
+"""Operations of operators that a real PyTorch ran and recorded, against its own counter."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Work of operators in real traces: expected values, and the limits of devices that it obeys.
-
-``tests/data/operator_work.csv`` was computed apart from the package, from the raw JSON of the
-traces; its operations agree with PyTorch's flop counter.
-"""
+"""Work of operators in real traces: expected values, and the limits of devices that it obeys."""
 
 from __future__ import annotations
 
@@ -114,11 +110,7 @@ def test_no_operator_is_faster_than_its_device(name):
     "name", cases(one for one in TRACES if "/jobs/" not in one and "/pipelines/" not in one)
 )
 def test_a_library_does_the_work_that_pytorch_asked_for(name):
-    """The caller is the same on all devices, so that twins on two vendors have equal work.
-
-    Its library's operator has other arguments (``aten::miopen_convolution``) or another layout
-    (``aten::_flash_attention_forward``). A bias may be added by yet another operator.
-    """
+    """The caller is the same on all devices, so that twins on two vendors have equal work."""
     dag = hg.load(located(name)).compile(infer=False).dag
     recorded = np.zeros(len(dag.events), dtype=bool)
     if (types := dag.events.columns.get("arg_types")) is not None:

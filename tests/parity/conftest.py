@@ -1,9 +1,4 @@
-"""The answers of Holistic Trace Analysis 0.6.1, and a trace as it sees it.
-
-HTA rounds times to whole microseconds (starts up, ends down), drops the last step and all device
-work not launched before it. To compare definitions and not roundings, our questions are asked of
-the same events.
-"""
+"""The answers of Holistic Trace Analysis 0.6.1, and a trace as it sees it."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.cli.main import main
-from tests.queries.test_cupti_counters import counted_rank
-from tests.queries.test_memory_timeline import recorded_memory
+from tests.queries.test_counters import counted_rank
+from tests.queries.test_memory_and_steps import recorded_memory
 from tests.real_traces import CAPTURES
 
 PAGE = Path(__file__).parents[2] / "docs" / "coming-from-hta.md"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
 from htagraph.queries.counters import counters
 from htagraph.queries.idle import idle_categories, idle_time
@@ -10,11 +9,11 @@ from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.kernels import kernel_breakdown
 from htagraph.queries.launches import launch_stats, queue_blocked
 from htagraph.queries.steps import temporal_breakdown
-from htagraph.synth import timeline
+from tests.drawn import drawn_dag
 
 
 def _ask(question, drawing, **options):
-    dag = compile_events(timeline(drawing, **options.pop("drawn", {})))
+    dag = drawn_dag(drawing, **options.pop("drawn", {}))
     return question(dag, dag.span, **options)
 
 
@@ -167,7 +166,7 @@ def test_a_device_is_busy_while_any_of_its_streams_is():
 
 def test_a_kernel_of_less_than_a_microsecond_takes_its_time():
     """HTA rounds its start up and its end down, and makes it -1 us long."""
-    dag = compile_events(timeline("stream 7 |[k  ]"))
+    dag = drawn_dag("stream 7 |[k  ]")
     inside = Window(1_200, 1_900, "700 ns")
 
     assert temporal_breakdown(dag, inside)["compute_ns"].tolist() == [700]

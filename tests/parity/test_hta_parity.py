@@ -1,8 +1,4 @@
-"""Every feature of HTA against htagraph, on every trace that HTA answers for, and its events.
-
-Where we differ, `DIFFERENCES` names HTA's fault, and `test_hta_faults.py` shows the truth on a
-drawn trace. A difference that is not there any more fails as well.
-"""
+"""Every feature of HTA against htagraph, on every trace that HTA answers for, and its events."""
 
 from __future__ import annotations
 

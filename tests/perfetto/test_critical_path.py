@@ -112,11 +112,7 @@ def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: Tra
 
 
 def test_findings_have_the_titles_of_their_cards(tmp_path: Path, ask, graph: TraceGraph) -> None:
-    """Of parts of 0.325 us: kernels run from 5 us to 42 us; the host waits, and is behind after.
-
-    A cause without a card has its own name. Colors are those of the bound on which a cause has most
-    time.
-    """
+    """Of parts of 0.325 us: kernels run from 5 us to 42 us; the host waits, and is behind after."""
     card = "GPU compute, costs 57%\ncost: 37.0 us\nfix: use bf16: half the bytes\nevidence: kernel"
     file = graph.critical_path().to_perfetto(tmp_path / "x.pftrace", findings={"GPU compute": card})
     slices, arguments = ask(file, FINDINGS, ARGUMENTS)
@@ -254,10 +250,7 @@ order by o.ts, i.ts
 
 
 def test_all_edges_of_the_window_can_be_arrows(tmp_path: Path, ask, graph: TraceGraph) -> None:
-    """Beyond launches: nesting, order of the thread and of the stream.
-
-    The operator ends after its second launch, but began before: an arrow would lead to the launch.
-    """
+    """Beyond launches: nesting, order of the thread and of the stream."""
     path, launch = graph.critical_path(), "cudaLaunchKernel"
     some, every = (
         ask(path.to_perfetto(tmp_path / f"{shown}.pftrace", edges=shown), EDGES)[0]

@@ -102,10 +102,7 @@ def test_many_slices_are_compressed_and_all_are_there(tmp_path: Path, ask) -> No
 
 
 def test_threads_and_processes_have_their_own_ids(tmp_path: Path, ask) -> None:
-    """Those that no thread can have would be cut, or merged, by viewers: they get tracks of names.
-
-    So do lanes of what is no process, as Kineto's spans.
-    """
+    """Those that no thread can have get tracks of names."""
     lanes = (
         (7, 7),
         (7, 8),

@@ -10,8 +10,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.synth import timeline
 
-__all__ = ["FOUR_SMS", "gridded"]
-
 FOUR_SMS = DeviceProperties(
     0, "drawn", n_sms=4, warp_size=32, threads_per_sm=512, registers_per_sm=16_384,
     shared_memory_per_sm=65_536, compute_major=7, compute_minor=0,

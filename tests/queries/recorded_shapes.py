@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import htagraph as hg
 
-__all__ = ["A100", "H100", "Op", "recorded"]
-
 BF16 = "c10::BFloat16"
 H100 = {
     "id": 0,

@@ -72,13 +72,7 @@ def global_id(pid: int, tid: int = 0) -> int:
 
 
 class NsysFile:
-    """The rows of an export that is to be written.
-
-    Parameters
-    ----------
-    old : bool
-        Whether it has the schema of an old version.
-    """
+    """The rows of an export that is to be written."""
 
     def __init__(self, *, old: bool = False) -> None:
         self.old = old

@@ -15,8 +15,6 @@ from htagraph.replay.changes import Change
 from htagraph.replay.replay import Replay
 from htagraph.synth import timeline
 
-__all__ = ["drawn", "replayed", "saved_us"]
-
 
 def drawn(
     drawing: str,

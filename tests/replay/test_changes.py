@@ -11,6 +11,7 @@ import pytest
 import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.model.kinds import KernelClass
+from htagraph.replay.assumptions import Assumption
 from htagraph.replay.change_options import ChangeOptions, options_of
 from htagraph.replay.changes import Balance, TokenSurplus
 from htagraph.replay.draft import of_class
@@ -205,3 +206,190 @@ def test_a_cause_may_be_gone_together_with_other_changes():
     )
 
     assert both >= alone
+
+
+def test_twice_the_bandwidth_halves_all_but_the_latency():
+    """Of 42 us, 5 are; 0 to 10 by other readings. Nothing is saved where others are late."""
+    graph = drawn("""
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >a]
+        stream 7 |      [ncclAllReduce <a                        ]
+    """)
+    saving = hg.what_if(graph, hg.bandwidth(2)).saves_ns
+
+    assert saving is not None
+    assert dict(saving.readings)[Assumption.RIGID] == 16_000
+    assert (saving.low_ns, saving.expected_ns, saving.high_ns) == (0, 18_500, 21_000)
+
+
+TWO_KERNELS = """
+    us       |0         10        20        30        40        50
+    cpu 1    |[launch >a][launch >b][sync @*                     ]
+    stream 7 |                            [gemm <a   ]
+    stream 9 |                      [copy <b          ]
+"""
+"""The gemm starts 28 us after its call and ends at 40; the copy starts after 11, ends at 41."""
+
+
+def launches(graph: hg.TraceGraph):
+    return graph.edges.plain.query("kind == 'launch'").sort_values("head_event")
+
+
+def test_edges_of_a_kind_or_a_rule_take_another_time():
+    """The copy is last; it takes 19 us from its call at 11 us on, and the call returns 11 us on."""
+    graph = drawn(TWO_KERNELS)
+
+    assert saved_us(graph, hg.reweigh("launch", by=1)) == 0
+    assert saved_us(graph, hg.reweigh("LAUNCH", by=0.5)) == 5.5
+    assert saved_us(graph, hg.reweigh("launch", lag_ns=0)) == 11
+    assert saved_us(graph, hg.reweigh("correlation", lag_ns=50_000)) == -39
+
+
+def test_the_path_is_found_again_where_another_chain_is_longer():
+    """The gemm would start after 45 us, and end at 57; the call returned at 52."""
+    graph = drawn(TWO_KERNELS)
+    of_gemm = launches(graph).head(1)
+    scenario = hg.what_if(graph, hg.reweigh(of_gemm, lag_ns=45_000))
+
+    assert graph.critical_path().segments["name"].tolist()[1:3] == ["copy", "copy"]
+    assert scenario.critical_path().segments["name"].tolist()[:2] == ["gemm", "gemm"]
+    assert scenario.dur_ns == graph.dur_ns + 5_000
+    assert str(scenario.changes[0]) == "reweigh(1 edge, lag_ns=45000)"
+
+
+def test_rows_of_another_graph_are_refused():
+    """Row 7 of any graph is there, but it is another edge."""
+    graph, other = drawn(TWO_KERNELS), drawn("cpu 1 |[aten::mm [launch >a]]\nstream 7 |  [k <a]")
+
+    for rows in (launches(graph).head(1), launches(other).head(0)):
+        with pytest.raises(QueryError, match="the graph does not have these"):
+            hg.what_if(other, hg.reweigh(rows, by=2)).dur_ns  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("lunch", "no kind of edge, and no rule, is 'lunch'. Hint: did you mean 'launch'"),
+        ("queue", "no edge is of 'queue'"),
+    ],
+)
+def test_edges_that_are_not_there_are_named(label, said):
+    with pytest.raises(QueryError) as found:
+        hg.what_if(drawn(TWO_KERNELS), hg.reweigh(label, by=2)).dur_ns  # noqa: B018
+    assert said in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "weight", [{}, {"by": 1, "lag_ns": 1}, {"by": 1.1e6}, {"by": -1}, {"lag_ns": 11 * 10**14}]
+)
+def test_a_weight_is_a_factor_or_a_time(weight):
+    """One of them, and within the range of times."""
+    with pytest.raises(QueryError, match="reweigh: "):
+        hg.reweigh("launch", **weight)
+
+
+def test_only_a_table_of_edges_has_edges():
+    with pytest.raises(QueryError, match="these are no edges"):
+        hg.reweigh(drawn(TWO_KERNELS).events, by=2)
+
+
+def test_fused_kernels_follow_each_other_at_once():
+    """The second launch takes no time, nor does the gap: it ends 5 us earlier, and the call."""
+    graph = drawn("""
+        us       |0         10        20        30
+        cpu 1    |[launch >a][launch >b]  [sync @*   ]
+        stream 7 |           [add <a ]     [mul <b ]
+    """)
+
+    assert saved_us(graph, hg.fuse("add", "mul")) == 5
+    assert saved_us(graph, hg.fuse("add", "mul")) == saved_us(
+        graph, hg.fuse(graph.select(kind="kernel"))
+    )
+
+
+def test_overlapped_work_lets_the_rest_of_its_stream_go_on():
+    """The third kernel is behind the first and its own launch, which began 6 us before at least."""
+    graph = drawn("""
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >a][launch >b][launch >c]
+        stream 7 |      [gemm <a         ][nccl <b][gemm <c          ]
+    """)
+
+    assert saved_us(graph, hg.overlap("nccl")) == 5
+
+
+def test_what_waited_through_moved_work_waits_for_what_that_waited_for():
+    """B and D waited for A through the copy: both start when A ends at 56, not when launched."""
+    graph = drawn(
+        """
+        us        |0         10        20        30        40        50        60        70
+        cpu 1     |[launch >a][launch >c][record !r @7][launch >b]
+        cpu 2     |                                    [wait ?r @20][launch >d]
+        stream 7  |      [A <a                                            ][C <c    ][B <b    ]
+        stream 20 |                                                                  [D <d    ]
+        """,
+        names={"C": "Memcpy HtoD"},
+    )
+
+    assert _begin_us(hg.what_if(graph, hg.overlap("Memcpy HtoD")).graph) == {
+        "A": 6,
+        "B": 56,
+        "D": 56,
+        "Memcpy HtoD": 56,
+    }
+
+
+def test_work_that_waited_for_many_streams_passes_that_on():
+    """The copy waited for forty kernels; B, behind it, still starts after the last of them."""
+    streams = range(10, 50)
+    calls = "".join(f"[launch >k{n}][record !r{n} @{n}][wait ?r{n} @7]" for n in streams)
+    ends = len(calls) + 30
+    kernels = "".join(f"stream {n} |[k{n} <k{n}{' ' * (ends + n)}]\n" for n in streams)
+    graph = drawn(
+        f"cpu 1 |{calls}[launch >c][launch >b]\n{kernels}"
+        f"stream 7 |{' ' * (ends + 80)}[C <c          ][B <b ]\n",
+        names={"C": "Memcpy HtoD"},
+    )
+    begins = _begin_us(hg.what_if(graph, hg.overlap("Memcpy HtoD")).graph)
+    events = graph.dag.events
+    last_us = events.end_ns[events.named(events.symbols.searched("^k49$"))].max() / 1000
+
+    assert 0 <= begins["B"] - last_us <= graph.dag.calibration.stream_usual_ns / 1000
+
+
+def test_moved_work_of_one_stream_stays_in_order():
+    """The second copy no longer has A between itself and the first; it still follows that."""
+    graph = drawn(
+        """
+        us       |0         10        20        30        40        50        60
+        cpu 1    |[launch >a][launch >c][launch >b]
+        stream 7 |      [one <a                         ][A <c ][two <b          ]
+        """,
+        names={"one": "Memcpy HtoD", "two": "Memcpy DtoH"},
+    )
+
+    assert _begin_us(hg.what_if(graph, hg.overlap("Memcpy*")).graph) == {
+        "Memcpy HtoD": 6,
+        "A": 17,
+        "Memcpy DtoH": 39,
+    }
+
+
+def _begin_us(graph: hg.TraceGraph) -> dict[str, float]:
+    """When each piece of device work begins, by name."""
+    events = graph.dag.events
+    work = events.is_device
+    return dict(zip(events.names()[work].tolist(), events.ts_ns[work] / 1000, strict=True))
+
+
+@pytest.mark.parametrize("change", [hg.overlap("aten::mm"), hg.fuse("gemm", "norm")])
+def test_where_no_device_work_is_changed_that_is_said(change):
+    """An operator is no work of the device; and those two kernels do not follow each other."""
+    graph = drawn("""
+        us       |0         10        20        30        40
+        cpu 1    |[aten::mm [launch >a]][launch >b]
+        stream 7 |                 [norm <a][gemm <b   ]
+    """)
+
+    with pytest.raises(QueryError):
+        hg.what_if(graph, change).dur_ns  # noqa: B018

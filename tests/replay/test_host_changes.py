@@ -1,26 +1,30 @@
-"""What changes to the host save on a drawn trace, by hand."""
+"""Changes of the host: code that goes, waits that were latent."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
+from htagraph.model.kinds import EventKind
+from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption
+from htagraph.replay.latent_waits import latent_waits
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline
+from tests.drawn import drawn_graph
+from tests.event_rows import taken
 from tests.real_traces import located
 from tests.replay.drawn import drawn, saved_us
+from tests.synth.program import Launch, Machine, Op, Program, Spend, Work
 from tests.synth.repairs import repair
 from tests.synth.rewriting import prefetched
 from tests.synth.simulator import simulate
 
 
 def test_a_batch_that_is_prefetched_is_there_as_long_after_the_one_before_as_it_took():
-    """The first is waited for. Steps of 8 us hide that much of the other two.
-
-    Or nothing, where it costs as much to take a batch over from another process.
-    """
+    """The first is waited for. Steps of 8 us hide that much of the other two."""
     graph = drawn("""
         cpu 1 |{data_loading}[work  ]{data_loading}[work  ]{data_loading}[work  ]
     """)
@@ -47,10 +51,7 @@ BATCHES = "cpu 1 |" + "{data_loading     }[work ]" * 12
     ("workers", "left_us"), [(1, 12 * 19 + 7), (2, 19 + 5 * 19 + 2 * 7), (3, 19 + 12 * 7)]
 )
 def test_workers_load_in_turn_and_begin_together(workers, left_us):
-    """One loads all twelve one after the other; of two, each loads six.
-
-    Three load faster than steps run: then only the first batch is waited for.
-    """
+    """One loads all twelve one after the other; of two, each loads six."""
     graph = drawn(BATCHES)
 
     assert graph.dur_ns == 12 * (19 + 7) * 1_000
@@ -135,7 +136,7 @@ def test_a_batch_costs_a_handoff_or_half_of_its_loading_at_most(
 ) -> None:
     """Of 2.8 ms, 2 ms are a handoff; of 5.6 ms, half slows the step. Two batches are prefetched."""
     drawing = "cpu 1 |" + "{data_loading}[work              ]" * 3
-    graph = hg.Trace.from_events(timeline(drawing, us_per_column=us_per_column)).compile()
+    graph = drawn_graph(drawing, us_per_column=us_per_column)
 
     saving = hg.what_if(graph, hg.prefetch()).saves_ns
 
@@ -155,3 +156,226 @@ def test_code_that_takes_long_is_no_launching(between_us, within_us, is_gone):
     """)
 
     assert (saved_us(graph, hg.graphed()) >= between_us + within_us) is is_gone
+
+
+STACK = """
+    us       |0         10        20        30        40
+    cpu 1    |[aten::mm]   [aten::mm]            [aten::mm]
+    cpu 1    |      [parse              ][sleep]
+"""
+"""`parse` is 21 us long: 4 of the first operator, all of the second, and the gaps around it."""
+
+
+def test_a_removed_frame_takes_what_runs_in_it_along():
+    """Gaps as far as they lie in it, and operators."""
+    graph = drawn(STACK, frames=("parse", "sleep"))
+
+    assert saved_us(graph, hg.remove("parse")) == 21
+    assert saved_us(graph, hg.remove("sleep")) == 7
+
+
+def test_a_scaled_frame_scales_what_runs_in_it():
+    graph = drawn(STACK, frames=("parse", "sleep"))
+
+    assert saved_us(graph, hg.scale("parse", by=0.5)) == 10.5
+    assert saved_us(graph, hg.scale("parse", by=2)) == -21
+
+
+def test_frames_in_frames_count_once():
+    graph = drawn(STACK, frames=("parse", "sleep"))
+
+    assert saved_us(graph, hg.scale("*p*", by=0.5)) == 14
+    assert saved_us(graph, hg.remove("parse"), hg.remove("sleep")) == 28
+    nested = drawn(
+        """
+        cpu 1 |[aten::mm]                      [aten::mm]
+        cpu 1 |            [outer          ]
+        cpu 1 |              [inner      ]
+        """,
+        frames=("outer", "inner"),
+    )
+
+    assert saved_us(nested, hg.remove("*er")) == 17
+
+
+def test_without_a_frame_nothing_that_it_launched_runs():
+    """Neither the call nor its kernel: the next one starts as long as before after its launch."""
+    graph = drawn(
+        """
+        us       |0         10        20        30
+        cpu 1    |[aten::a]  [launch >k] [launch >n]
+        cpu 1    |          [hook      ]
+        stream 7 |                [gemm <k  ][norm <n]
+        """,
+        frames=("hook",),
+    )
+
+    assert saved_us(graph, hg.remove("hook")) == 12
+
+
+def test_frames_of_another_thread_stay():
+    graph = drawn(
+        """
+        cpu 1 |[aten::mm]      [aten::mm]
+        cpu 2 |[aten::mm] [parse ]  [aten::mm]
+        """,
+        frames=("parse",),
+    )
+
+    assert saved_us(graph, hg.remove("parse")) == 5
+
+
+def test_a_frame_is_followed_by_more():
+    graph = drawn(STACK, frames=("parse", "sleep"))
+
+    assert saved_us(graph, hg.insert(after="sleep", dur_ns=3_000)) == -3
+
+
+def test_code_that_no_operator_covers_is_named_by_what_is_before_it():
+    """Without stacks. The first gap is of 10 us, the second of 5."""
+    graph = drawn("""
+        cpu 1 |[aten::a]          [aten::b]     [aten::a]
+    """)
+
+    assert saved_us(graph, hg.remove(hg.code("after aten::a"))) == 10
+    assert saved_us(graph, hg.scale(hg.code("after aten::*"), by=0.5)) == 7.5
+
+
+def test_code_is_named_by_its_line_where_stacks_were_read():
+    """The frame that sleeps is called from a line of user code."""
+    graph = drawn(
+        """
+        cpu 1 |[main                                   ]
+        cpu 1 |[aten::mm]   [sleep         ]   [aten::mm]
+        """,
+        frames=("main", "sleep"),
+        names={"main": "train.py(9): <module>", "sleep": "<built-in function sleep>"},
+        columns={"call_from": {"sleep": "train.py:17"}},
+    )
+
+    assert saved_us(graph, hg.remove(hg.code("train.py:17"))) == 16
+
+
+def test_what_is_nowhere_is_refused_with_what_there_is():
+    graph = drawn("cpu 1 |[aten::a]          [aten::b]")
+
+    with pytest.raises(QueryError, match="no untraced code matches") as refused:
+        hg.what_if(graph, hg.remove(hg.code("train.py:3"))).dur_ns  # noqa: B018
+    assert "'after aten::a'" in refused.value.hint
+    with pytest.raises(QueryError) as refused:
+        hg.what_if(graph, hg.remove("*train.py*")).dur_ns  # noqa: B018
+    assert "stacks=True" in refused.value.hint
+
+
+def test_code_is_found_anew_among_edges_that_another_change_added():
+    """The 4 us before `aten::b`, whichever change is made first."""
+    graph = drawn(
+        """
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >k][launch >m][launch >n]    [aten::b      ]
+        stream 7 |         [k <k     ][m <m   ][n <n     ]
+        """
+    )
+    rehearsal = Rehearsal(graph.dag, graph.interval)
+    code, overlap = hg.remove(hg.code("*")), hg.overlap("m")
+
+    assert rehearsal.saved_ns([overlap, code]) == 4_000
+    assert rehearsal.saved_ns([code, overlap]) == 4_000
+
+
+LIMIT = 1_022
+
+
+def test_a_call_that_found_its_work_done_waits_in_a_faster_run():
+    """Without the operator it comes at 11, and the kernel ends at 30: 7 us later it returns."""
+    graph = drawn("""
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >a][aten::unique               ][sync ]
+        stream 7 |      [gemm <a               ]
+    """)
+
+    assert graph.dur_ns == 47_000
+    assert saved_us(graph, hg.remove("aten::unique")) == 10
+
+
+def test_the_last_kernel_of_one_launch_is_the_one_that_ran_last():
+    """Without the operator, the call waits for `two` until 26, wherever that is in the file."""
+    events = timeline("""
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >a][aten::unique               ][sync ]
+        stream 7 |      [one <a   ][two <a ]
+    """)
+    backwards = taken(events, np.arange(len(events))[::-1])
+    saved = [
+        saved_us(hg.Trace.from_events(rows).compile(), hg.remove("aten::unique"))
+        for rows in (events, backwards)
+    ]
+
+    assert saved == [14, 14]
+
+
+def test_a_stream_is_waited_for_by_who_enqueued_on_it():
+    """The call of 12 us is for stream 7, where its thread launched last: not for that on 9."""
+    graph = drawn("""
+        us       |0         10        20        30        40        50        60
+        cpu 2    |[launch >b]
+        cpu 1    |[launch >a][aten::unique               ][streamsync]
+        stream 7 |      [gemm <a               ]
+        stream 9 |      [conv <b                                             ]
+    """)
+    changed = hg.what_if(graph, hg.remove("aten::unique")).graph
+    events = changed.dag.events
+    ends = dict(zip(events.names().tolist(), events.end_ns.tolist(), strict=True))
+
+    assert ends["gemm"] == 30_000
+    assert ends["conv"] == 60_000
+    assert ends["cudaStreamSynchronize"] == 42_000
+
+
+def test_a_call_waits_for_the_streams_that_were_used_last():
+    """Of 40 streams, each with one kernel that ended long before; a later one is waited for."""
+    launches = "".join(f"[launch >{number:02}]" for number in range(40))
+    kernels = "".join(
+        f"        stream {number + 10} |{' ' * (12 * number + 12)}[k{number:02} <{number:02}]\n"
+        for number in range(40)
+    )
+    graph = drawn(f"        cpu 1    |{launches}{' ' * 60}[sync ]\n{kernels}")
+    found = latent_waits(graph.dag)
+    names = graph.dag.events.names(found.tail >> 1)
+
+    assert sorted(names) == [f"k{number:02}" for number in range(8, 40)]
+
+
+def test_no_more_is_outstanding_in_a_faster_run_than_the_queue_holds():
+    """The host is slow and the device slower; without host time, launches wait for room."""
+    body = tuple(
+        Op("aten::add", (Spend(4_000), Launch(Work("add", 6_000)))) for _ in range(LIMIT + 400)
+    )
+    rank = simulate(Program(body, machine=Machine(queue_limit=LIMIT)))
+    graph = hg.Trace.from_events(rank.events).compile()
+    changed = hg.what_if(graph, hg.scale("aten::add", by=0)).graph
+    dag = changed.dag
+    work = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
+    returned = np.sort(dag.events.end_ns[dag.launch[work]])
+    started = np.sort(dag.events.ts_ns[work])
+    outstanding = np.arange(len(work)) + 1 - np.searchsorted(started, returned, side="right")
+
+    assert changed.dur_ns < graph.dur_ns
+    assert outstanding.max() == LIMIT
+
+
+@pytest.mark.parametrize(("n_waits", "n_latent"), [(7, 3), (3, 0)])
+def test_a_kernel_waits_where_most_of_its_instances_do(n_waits, n_latent):
+    """Of ten, some start right as the other stream's kernel ends; the rest start later."""
+    cpu = stream = waiting = ""
+    for number in range(10):
+        start = 66 if number < n_waits else 80
+        cpu += f"[launch >a{number}][launch >b{number}]".ljust(110)
+        stream += f"      {f'[gemm <a{number}'.ljust(59)}]".ljust(110)
+        waiting += f"{' ' * start}[nccl <b{number}]".ljust(110)
+    drawing = f"cpu 1 |{cpu}\nstream 7 |{stream}\nstream 9 |{waiting}"
+    graph = drawn_graph(drawing)
+
+    found = latent_waits(graph.dag).rule == Rule.RECURRING_IN_REPLAYS
+
+    assert found.sum() == n_latent

@@ -1,22 +1,43 @@
-"""Figures, cards and details of segments: what the page computes for itself."""
+"""Parts of a page: values told once, answers without rows, how a file is named."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections import defaultdict
 from pathlib import Path
+from threading import Event
+from typing import NamedTuple, get_args
 
 import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.findings.verdict import Verdict
+from htagraph import synth
+from htagraph.agents.server import Desk
+from htagraph.agents.target import Root
+from htagraph.cli.main import main
+from htagraph.comparison.run_diff import RunDiff
+from htagraph.errors import IncompleteTraceWarning
+from htagraph.findings.path import CriticalPath
+from htagraph.findings.verdict import Verdict, percent
+from htagraph.job.job import JOB_QUESTIONS
+from htagraph.model.units import human_duration
+from htagraph.queries.questions import QUESTIONS
+from htagraph.reports.answers import EMPTY_ANSWERS, not_recorded
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import json_document
+from htagraph.reports.markdown import markdown_summary
+from htagraph.reports.page.diff_page import write_diff_page
 from htagraph.reports.page.headline import first_screen, tiles
 from htagraph.reports.page.panels import learnt, segment_details
 from htagraph.reports.page.parts import Commands, new_texts
+from htagraph.reports.report import shown_in_perfetto
 from htagraph.reports.summary import Summary
-from tests.synth.simulator import simulate_job
-from tests.synth.training import training_job
+from htagraph.run.trace import Trace
+from tests.comparison.profiles import profile
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import Fault, training_job, training_rank
 
 TWO_STEPS = """
 us       |0         10        20        30        40
@@ -140,10 +161,7 @@ def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
 
 
 def test_what_is_unexplained_is_never_called_recorded() -> None:
-    """The kernel starts 51 us after its launch was done, and nothing says why.
-
-    Its launch is recorded, and so is that it ran; what it waited for meanwhile is not.
-    """
+    """The kernel starts 51 us after its launch was done, and nothing says why."""
     path = drawn("""
         cpu 1    |[launch >w]  [launch >a]
         stream 7 |    [w <w ]                                                                [k <a ]
@@ -194,3 +212,200 @@ def test_times_of_segments_are_those_of_the_perfetto_trace(job: JobSummary, tmp_
 
     assert min(starts) == 0
     assert expected <= starts
+
+
+_CARD = re.compile(r"^\d\. \*\*(.+?)\*\*: (?:together )?costs? ([\d.]+)%", re.MULTILINE)
+
+
+def figures(summary: Summary) -> dict[str, set[str]]:
+    """Every value of every figure that is on the page, in Markdown or in JSON, by its name."""
+    graph, dur_ns = summary.graph, summary.path.dur_ns
+    document = json_document(summary)
+    found: dict[str, set[str]] = defaultdict(set)
+    for one in tiles(summary.verdict, graph.temporal_breakdown()):
+        found[one.name].add(one.text)
+    (device,) = graph.temporal_breakdown().to_dict("records")
+    (overlapped,) = graph.overlap().to_dict("records")
+    found["GPU busy"].add(f"{(dur_ns - device['idle_ns']) / dur_ns:.0%}")
+    for ns in (device["communication_ns"], overlapped["exposed_ns"]):
+        found["exposed communication"].add(percent(ns, dur_ns))
+    n_steps = document["verdict"]["n_steps"]
+    if n_steps:
+        step_ns = document["verdict"]["window_ns"] / n_steps
+        found["step time"] |= {human_duration(step_ns), summary.verdict.lasts(dur_ns)}
+    for item in document["verdict"]["items"]:
+        if item["is_card"]:
+            found[item["title"]].add(f"{item['cost_ns'] / dur_ns:.0%}")
+    for title, share in _CARD.findall(markdown_summary(summary)):
+        found[title].add(f"{share}%")
+    for card in summary.verdict.cards:
+        found[card.title].add(card.said.rpartition(" ")[2])
+    return found
+
+
+@pytest.mark.parametrize("fault", get_args(Fault))
+def test_a_figure_has_one_value_on_all_screens(fault: Fault) -> None:
+    trace = hg.Trace.from_events(simulate(training_rank(fault=fault)).events)
+    found = figures(Summary.of(trace, trace.compile()))
+
+    assert {name: values for name, values in found.items() if len(values) > 1} == {}
+    assert len(found) > 3
+
+
+def test_communication_on_the_path_is_not_called_exposed() -> None:
+    """Exposed is what no compute hides on the device; the path may run through hidden time."""
+    trace = hg.Trace.from_events(simulate(training_rank(fault="exposed_allreduce")).events)
+    summary = Summary.of(trace, trace.compile())
+
+    assert "xposed" not in repr(summary.verdict)
+
+
+def test_each_question_says_what_an_empty_answer_means() -> None:
+    assert set(EMPTY_ANSWERS) == {*QUESTIONS, *JOB_QUESTIONS}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_an_answer_with_rows_needs_no_explanation(question) -> None:
+    graph = hg.load(hg.demo_trace("none")).compile()
+    answer = graph.ask(question)
+
+    assert not_recorded(question, answer) == ("" if len(answer) else EMPTY_ANSWERS[question])
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("module", "with_modules=True"),
+        ("shape", "record_shapes=True"),
+        ("annotation", "record_function"),
+        ("step", "profiler.step()"),
+        ("name", ""),
+        ("stream", ""),
+    ],
+)
+def test_groups_without_names_say_what_names_them(by, said) -> None:
+    """A kernel and its launch, and nothing else."""
+    drawn = """
+    cpu 1    | [aten::mm [cudaLaunchKernel >1] ]
+    stream 7 |                                   [gemm <1    ]
+    """
+    answer = Trace.from_events(synth.timeline(drawn)).compile().kernel_breakdown(by=by)
+    lacks = not_recorded("kernel_breakdown", answer, by)
+
+    assert len(answer) == 1
+    assert (said in lacks) if said else lacks == ""
+
+
+def test_the_command_line_says_how_to_record_it(capsys) -> None:
+    """Next to the table, on the error stream; in every format."""
+    with pytest.raises(SystemExit):
+        main(["ask", "memory_timeline", str(hg.demo_trace("none")), "-q"])
+    quiet = capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["ask", "memory_timeline", str(hg.demo_trace("none")), "-f", "csv"])
+    told = capsys.readouterr()
+
+    assert quiet.err == ""
+    assert "profile_memory=True" in told.err
+    assert told.out.count("\n") == 1
+
+
+def test_a_condition_that_nothing_fits_is_told_from_nothing_recorded(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["ask", "step_times", str(hg.demo_trace("none")), "--where", "dur_ns < 0"])
+
+    assert "None of 3 rows fits --where.\n" in capsys.readouterr().err
+
+
+def test_an_agent_is_told_the_same() -> None:
+    trace = hg.demo_trace("none")
+    arguments = {"path": trace.name, "question": "memory_timeline"}
+    text, is_error = Desk(Root.of(trace.parent)).answer("ask", arguments, lambda _: None, Event())
+
+    assert not is_error
+    assert json.loads(text)["notes"][0] == EMPTY_ANSWERS["memory_timeline"]
+
+
+_FILE = Path("critical.pftrace")
+
+
+@pytest.fixture(scope="module")
+def path() -> CriticalPath:
+    program = training_rank(steps=16, layers=2, fault="sync_in_loop")
+    return hg.Trace.from_events(simulate(program).events).compile().critical_path()
+
+
+def test_a_trace_of_a_million_events_is_shown_as_a_whole(path):
+    assert shown_in_perfetto(path, _FILE) is path
+
+
+def test_of_a_larger_one_steps_are_shown_with_their_own_path_and_it_is_said(path, tmp_path):
+    with pytest.warns(IncompleteTraceWarning, match="5 of 15 similar steps.*--whole"):
+        shown = shown_in_perfetto(path, _FILE, most_events=len(path.dag.events) - 1)
+    assert path.start_ns < shown.start_ns < shown.end_ns < path.end_ns
+    assert shown.segments["dur_ns"].sum() == shown.dur_ns
+    found = hg.load(shown.to_perfetto(tmp_path / _FILE.name))
+    assert len(found.recording.events) == len(shown.dag.events) < len(path.dag.events)
+
+
+MS = 1_000_000
+
+
+class Bar(NamedTuple):
+    """A bar of the waterfall; its ends are shares of the track."""
+
+    name: str
+    kind: str
+    begin: float
+    end: float
+    value: str
+
+
+_ROW = re.compile(
+    r'<b>([^<]+)</b><div class="track"><u style="left:([-\d.]+)%"></u><i class="([^"]*)" '
+    r'style="left:([\d.]+)%;width:([\d.]+)%[^>]*></i></div><span>([^<]+)</span>'
+)
+
+
+def bars_of(found: RunDiff, folder: Path) -> list[Bar]:
+    """Bars of the waterfall, with ends as shares of the track right of the line of no change."""
+    text = write_diff_page(folder / "diff.html", found).read_text("utf-8")
+    made = []
+    for name, zero, kind, left, width, value in _ROW.findall(text):
+        low, high = float(left) - float(zero), float(left) + float(width) - float(zero)
+        made.append(Bar(name, kind, *((high, low) if "fall" in kind else (low, high)), value))
+    return made
+
+
+def test_each_bar_begins_where_the_one_above_ends(tmp_path: Path) -> None:
+    """30 ms more, then 20 ms less; 10 ms in all, from the line of no change. Falls are hatched."""
+    before = profile({"compute": [30 * MS] * 5, "host": [50 * MS] * 5})
+    after = profile({"compute": [60 * MS] * 5, "host": [30 * MS] * 5})
+
+    assert bars_of(RunDiff(before, after), tmp_path) == [
+        Bar("GPU compute", "", 0, 100, "▲ +30.0 ms"),
+        Bar("CPU operators", "fall", 100, 33.333, "▼ -20.0 ms"),
+        Bar("in all", "whole", 0, 33.333, "▲ +10.0 ms"),
+    ]
+
+
+def test_a_change_that_ends_below_none_is_left_of_the_line(tmp_path: Path) -> None:
+    """20 ms less, then 10 ms more."""
+    before = profile({"compute": [30 * MS] * 5, "host": [50 * MS] * 5})
+    after = profile({"compute": [40 * MS] * 5, "host": [30 * MS] * 5})
+
+    assert bars_of(RunDiff(before, after), tmp_path) == [
+        Bar("CPU operators", "fall", 0, -100, "▼ -20.0 ms"),
+        Bar("GPU compute", "", -100, -50, "▲ +10.0 ms"),
+        Bar("in all", "fall whole", 0, -50, "▼ -10.0 ms"),
+    ]
+
+
+def test_the_verdict_is_the_first_line_below_the_names(tmp_path: Path) -> None:
+    """Before what is compared, the bars, and what is folded."""
+    run = profile({"compute": [30 * MS] * 5})
+    text = write_diff_page(tmp_path / "diff.html", RunDiff(run, run)).read_text("utf-8")
+    places = ("<h1>", 'class="lead"', 'class="facts"', 'class="bars"', 'class="section"')
+    at = [text.index(place) for place in places]
+
+    assert at == sorted(at)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
+from htagraph import JobSummary, load_job
 from htagraph.errors import QueryError
 from htagraph.explain.idle_parts import IdleCause
 from htagraph.model.answers import (
@@ -28,17 +31,21 @@ from htagraph.model.answers import (
     STEP_TIMES,
     TEMPORAL_BREAKDOWN,
 )
-from htagraph.model.colors import INFERRED
+from htagraph.model.colors import COLORS, INFERRED, Color
 from htagraph.model.frames import DIFF
-from htagraph.model.job_answers import MATCHED_COLLECTIVES
-from htagraph.model.kinds import Bound, KernelClass
+from htagraph.model.job_answers import MATCHED_COLLECTIVES, PIPELINE_SCHEDULE
+from htagraph.model.kinds import Bound, KernelClass, bound_in_words
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
 from htagraph.reports import plots
+from htagraph.reports.page.document import write_page
 from htagraph.reports.plots.drawing import thin_line, thin_path
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS, new_figure
+from htagraph.reports.summary import Summary
+from tests.job.drawn_pipelines import drawn
 from tests.queries.gridded import gridded
 from tests.queries.recorded_shapes import Op, recorded
+from tests.real_traces import CAPTURES
 
 pytest.importorskip("plotly")
 
@@ -572,3 +579,103 @@ def test_no_known_roof_is_said_in_the_title() -> None:
 
     for plot in (plots.roofline, plots.time_at_roof):
         assert "No operator has a known roof" in str(plot(unknown).layout)
+
+
+pytest.importorskip("plotly")
+
+
+def test_a_box_is_an_action_and_critical_ones_have_outlines() -> None:
+    """Two actions of stage 0 may come later, all others hold up the step."""
+    schedule = drawn(2, 2, lambda _, phase, __: 10.0 if phase == "F" else 20.0).timetable()
+    figure = plots.pipeline_schedule(schedule)
+    forward, backward, waited_for = figure.data
+    assert (
+        figure.layout.title.text
+        == "Stages do nothing for micro-batches in 33% of a pipeline of 90.0 ms"
+    )
+    assert list(figure.layout.yaxis.ticktext) == ["stage 0 (rank 0)", "stage 1 (rank 1)"]
+    boxes = zip(forward.y, forward.base, forward.text, strict=True)
+    assert sorted(boxes) == [(0, 0, "0"), (0, 10, "1"), (1, 10, "0"), (1, 40, "1")]
+    assert sorted(backward.y) == [0, 0, 1, 1]
+    outlines = zip(waited_for.y, waited_for.base, strict=True)
+    assert sorted(outlines) == [(0, 0), (0, 70), (1, 10), (1, 20), (1, 40), (1, 50)]
+
+
+def test_ranks_that_are_no_pipeline_have_no_figure() -> None:
+    """It says so."""
+    figure = plots.pipeline_schedule(PIPELINE_SCHEDULE.empty())
+    assert figure.layout.title.text == "The ranks are no pipeline"
+
+
+@pytest.mark.parametrize(
+    ("name", "has"), [("pipelines/pp2_1f1b_slow", True), ("jobs/ddp_2", False)]
+)
+def test_a_page_has_a_section_on_its_pipeline(tmp_path: Path, name: str, *, has: bool) -> None:
+    """And none if the job is no pipeline."""
+    page = write_page(tmp_path / "page.html", JobSummary(load_job(CAPTURES / name)))
+    assert ("<h2>Pipeline</h2>" in page.read_text()) == has
+
+
+pytest.importorskip("plotly")
+
+DRAWING = """
+    cpu 1    |[aten::mm [launch >a]] [launch >b][sync @*]
+    stream 7 |            [gemm <a ]      [ncclK <b ]
+"""
+DRAWN = (Bound.HOST, Bound.COMMUNICATION, Bound.LAUNCH, Bound.SYNC)
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    trace = hg.Trace.from_events(hg.synth.timeline(DRAWING))
+    return Summary(trace, trace.compile())
+
+
+@pytest.fixture(scope="module")
+def page(summary: Summary, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_page(tmp_path_factory.mktemp("page") / "report.html", summary).read_text()
+
+
+@pytest.fixture(params=DRAWN, ids=lambda bound: bound.label)
+def bound(request: pytest.FixtureRequest, summary: Summary) -> Bound:
+    """A bound on the path of the drawing."""
+    assert request.param.label in summary.by_bound.index
+    found: Bound = request.param
+    return found
+
+
+@pytest.fixture
+def color(bound: Bound) -> Color:
+    return COLORS[bound]
+
+
+def test_of_a_figure(summary: Summary, bound: Bound, color: Color) -> None:
+    """Rows of the timeline; their names tell the bounds, so no hatch has to."""
+    drawn, name = plots.critical_path_timeline(summary.path).data, bound_in_words(bound.label)
+    assert {one.marker.color for one in drawn if one.name == name} == {color.fill}
+
+
+def test_of_the_page(page: str, bound: Bound, color: Color) -> None:
+    """Marks of tables and of bars outside figures."""
+    assert f'[data-key="{bound.label}"] {{ --key: {color.css}; --fill: {color.fill}; }}' in page
+    assert f'<td data-key="{bound.label}">' in page
+
+
+def test_of_a_notebook(summary: Summary, color: Color) -> None:
+    assert f"background:{color.css}" in summary.path._repr_html_()
+
+
+def test_of_graphviz(summary: Summary, bound: Bound, color: Color) -> None:
+    (box, *_) = [at for at, box in enumerate(summary.path.outline.boxes) if box.bounds[0] is bound]
+    said = summary.path.to_dot().partition(f"n{box} [")[2].partition("];")[0]
+    assert f'fillcolor="{color.fill}"' in said
+    assert f'fontcolor="{color.ink}"' in said
+
+
+def test_figures_of_the_page_are_called_by_their_sentence(page: str, summary: Summary) -> None:
+    """A screen reader says what the title says; the table of the figure is next to it."""
+    title = plots.critical_path_timeline(summary.path).layout.title.text
+    figure = page.index(f'data-figure="critical-path-timeline" role="figure" aria-label="{title}"')
+    assert page.index("<table", figure) < page.index("</article>", figure)
+    tags = re.findall(r"<div [^>]*data-figure=[^>]*>", page)
+    assert not [tag for tag in tags if 'role="figure" aria-label="' not in tag]

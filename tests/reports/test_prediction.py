@@ -17,7 +17,7 @@ from htagraph.reports.prediction import (
     prediction_in_words,
     ranks_of,
 )
-from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.job.simulated import loaded, meet, three
 from tests.synth.program import Op, Spend, Synchronize
 
@@ -32,7 +32,7 @@ UNKNOWN_WAITS = """
 
 
 def scenario(drawing: str, *changes: Change) -> hg.Scenario:
-    graph = hg.Trace.from_events(timeline(drawing)).compile()
+    graph = drawn_graph(drawing)
     return hg.what_if(graph, *changes)
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from htagraph import Trace, TraceGraph, load
 from htagraph.errors import TraceFormatError
 from htagraph.model.archive import pack
-from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.fuzzing import graphs
 from tests.fuzzing.graphs import Arrays
 from tests.synth.simulator import simulate
@@ -38,7 +38,7 @@ def test_names_of_any_content_survive():
     """A name may hold what is no valid text."""
     from htagraph.model.archive import unpack
 
-    graph = Trace.from_events(timeline("cpu 1 |[op  ]", names={"op": "a\ud800\n\u0000é"})).compile()
+    graph = drawn_graph("cpu 1 |[op  ]", names={"op": "a\ud800\n\u0000é"})
     dag, _, _ = unpack(pack(graph.dag, rank=0, origin=None))
 
     assert dag.events.names()[0] == "a\ud800\n\u0000é"

@@ -200,7 +200,7 @@ def test_what_all_parts_learn_is_kept_before_one_is_read(tmp_path):
             hg.stepwise_verdict(
                 file, part_bytes=file.stat().st_size // 8, cache=kept, progress=stop
             )
-    assert len(list(kept.glob("*.npz"))) == 2  # the index, and what all parts learn
+    assert len(list(kept.glob("*.npz"))) == 3  # a chunk, the whole, and what all parts learn
     second = heard[heard.index(next(one for one in heard if one.startswith("Judging"))) + 1 :]
     assert not any(stage.startswith("Learning") for stage in second)
 
@@ -219,11 +219,11 @@ def test_a_killed_verdict_continues_with_the_parts_that_are_left(tmp_path):
     size = file.stat().st_size // 50
     with subprocess.Popen([sys.executable, "-c", _KILLED, file, str(size), kept]) as process:
         deadline = time.monotonic() + 120
-        while len(list(kept.glob("*.npz"))) < 5 and time.monotonic() < deadline:
+        while len(list(kept.glob("*.npz"))) < 6 and time.monotonic() < deadline:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=60)
-    n_kept = len(list(kept.glob("*.npz"))) - 2  # the index, and what all parts learn
+    n_kept = len(list(kept.glob("*.npz"))) - 3  # a chunk, the whole, and what all parts learn
     assert process.returncode == -signal.SIGKILL
     heard: list[Progress] = []
     found = hg.stepwise_verdict(file, part_bytes=size, cache=kept, progress=heard.append)
@@ -236,10 +236,7 @@ def test_a_killed_verdict_continues_with_the_parts_that_are_left(tmp_path):
 @pytest.mark.public
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of addresses differ")
 def test_a_trace_larger_than_memory_gets_its_verdict(tmp_path):
-    """500 MB of text in 2.2 GB of addresses, of which libraries take 1.7.
-
-    What keeps parts is named first: who interrupts a report does not see its end.
-    """
+    """500 MB of text in 2.2 GB of addresses, of which libraries take 1.7."""
     source = located("hta/nccl_parser_config") / "nccl_data.json.gz"
     file = write_tiled(tmp_path, 500, source)
 

@@ -12,7 +12,7 @@ from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError, RankNotFoundError
 from htagraph.explain.waited_for import MOST_STRETCHES, stretches
 from htagraph.run.graph import TraceGraph
-from htagraph.synth import timeline
+from tests.drawn import drawn_graph
 from tests.event_rows import taken
 from tests.job.simulated import FEW, loaded, meet, three
 from tests.laws.test_path_laws import any_events
@@ -34,13 +34,9 @@ TWO_STREAMS = """
 """
 
 
-def graph_of(drawing: str) -> TraceGraph:
-    return hg.Trace.from_events(timeline(drawing)).compile()
-
-
 def test_a_stream_was_busy() -> None:
     """The launch came 8 us before the stream was free: that is what it could have gained."""
-    found = graph_of(BUSY_STREAM).why("gemm")
+    found = drawn_graph(BUSY_STREAM).why("gemm")
 
     first, stretch, coverage = found.sentences
 
@@ -58,7 +54,7 @@ def test_a_stream_was_busy() -> None:
 
 def test_the_table_has_the_latest_segment_first_and_what_comes_next() -> None:
     """What held each: the launch of gemm came 8 us before its stream was free."""
-    chain = graph_of(BUSY_STREAM).why("gemm").chain
+    chain = drawn_graph(BUSY_STREAM).why("gemm").chain
     shown = chain[["name", "kind", "start_ns", "dur_ns", "next_name", "next_kind", "next_slack_ns"]]
 
     assert shown.fillna(-1).values.tolist() == [
@@ -68,7 +64,7 @@ def test_the_table_has_the_latest_segment_first_and_what_comes_next() -> None:
 
 
 def test_the_end_of_an_event_is_its_run() -> None:
-    found = graph_of(BUSY_STREAM).why("relu", end=True)
+    found = drawn_graph(BUSY_STREAM).why("relu", end=True)
 
     assert found.sentences[0] == (
         "relu on stream 7 ended 24.0 us after the start of the trace: it ran for 19.0 us."
@@ -77,7 +73,7 @@ def test_the_end_of_an_event_is_its_run() -> None:
 
 def test_an_idle_device_waits_for_its_next_work() -> None:
     """At 1 us nothing runs; relu starts 4 us later, as soon as it was launched."""
-    graph = graph_of(BUSY_STREAM)
+    graph = drawn_graph(BUSY_STREAM)
     said = graph.why("1us", device=0).sentences[0]
 
     assert said.startswith(
@@ -89,7 +85,7 @@ def test_an_idle_device_waits_for_its_next_work() -> None:
 
 
 def test_a_chain_of_given_depth_ends_at_its_edge() -> None:
-    graph = graph_of(BUSY_STREAM.replace("][gemm", "] [gemm"))
+    graph = drawn_graph(BUSY_STREAM.replace("][gemm", "] [gemm"))
 
     assert [graph.why("gemm", depth=depth).edges["kind"].tolist() for depth in (1, 2, 9)] == [
         ["stream"],
@@ -109,7 +105,7 @@ def test_a_chain_of_given_depth_ends_at_its_edge() -> None:
 )
 def test_what_cannot_be_answered_is_said(options, said) -> None:
     with pytest.raises(QueryError, match=said):
-        graph_of(BUSY_STREAM).why(**options)
+        drawn_graph(BUSY_STREAM).why(**options)
 
 
 def test_a_wait_in_a_loop_is_told_once() -> None:
@@ -129,7 +125,7 @@ def test_a_long_chain_ends_in_its_sums() -> None:
     for letter in "abcdefgh":
         cpu += f"[op_{letter} [m][n][p] [launch >{letter}]][sync {' ' * 10}] "
         stream = f"{stream:<{len(cpu) - 14}}[kernel_{letter} <{letter}]"
-    graph = graph_of(f"cpu 1    |{cpu}\nstream 7 |{stream}")
+    graph = drawn_graph(f"cpu 1    |{cpu}\nstream 7 |{stream}")
     found = graph.why("cudaDeviceSynchronize", instance=-1, end=True)
     first, *told, sums, coverage = found.sentences
 

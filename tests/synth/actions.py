@@ -7,51 +7,17 @@ from dataclasses import dataclass
 from htagraph.model.kinds import EventKind
 from tests.synth.work import Collective, Graph, Work
 
-__all__ = [
-    "Action",
-    "Annotation",
-    "Call",
-    "Delegate",
-    "Free",
-    "HandOver",
-    "Launch",
-    "Op",
-    "Poll",
-    "Receive",
-    "Reclaim",
-    "Record",
-    "Replay",
-    "Spend",
-    "StreamWait",
-    "Synchronize",
-]
-
 
 @dataclass(frozen=True)
 class Spend:
-    """Host time that the profiler does not record by itself.
-
-    Parameters
-    ----------
-    dur_ns : int, unit=ns
-    """
+    """Host time that the profiler does not record by itself."""
 
     dur_ns: int
 
 
 @dataclass(frozen=True)
 class Op:
-    """A host operator, as long as what is in it.
-
-    Parameters
-    ----------
-    name : str
-    body : tuple of Action
-    sequence : int
-        Number that a forward operator and its backward operator share, -1 for none; a flow joins
-        them.
-    is_backward : bool
-    """
+    """A host operator, as long as what is in it."""
 
     name: str
     body: tuple[Action, ...] = ()
@@ -61,14 +27,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Annotation:
-    """A host range named by the user or the framework, as long as what is in it.
-
-    Parameters
-    ----------
-    name : str
-        ``ProfilerStep#3`` makes a step.
-    body : tuple of Action
-    """
+    """A host range named by the user or the framework, as long as what is in it."""
 
     name: str
     body: tuple[Action, ...] = ()
@@ -76,14 +35,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the device runtime that neither launches nor waits.
-
-    Parameters
-    ----------
-    name : str
-        ``cudaMalloc``, for one.
-    cost_ns : int, unit=ns
-    """
+    """A call of the device runtime that neither launches nor waits."""
 
     name: str
     cost_ns: int
@@ -91,22 +43,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Launch:
-    """A call that enqueues device work.
-
-    Parameters
-    ----------
-    work : Work, Collective, or tuple of Work
-        A tuple is a graph: one call, several pieces that run in order.
-    stream : int
-    cost_ns : int, unit=ns
-        Duration of the call, unless it blocks.
-    is_blocking : bool
-        The call returns after the work has ended.
-    staged_ns : int, unit=ns
-        A call that blocks returns this long before the end: the last part of a copy is staged.
-    call : str
-        Name of the call; by the kind of work if empty.
-    """
+    """A call that enqueues device work."""
 
     work: Work | Collective | tuple[Work, ...]
     stream: int = 7
@@ -132,14 +69,6 @@ class Replay:
 
     The graph runs after all that was enqueued on the stream of the call, and what is enqueued there
     later runs after the graph.
-
-    Parameters
-    ----------
-    graph : Graph
-    stream : int
-        Of the call.
-    cost_ns : int, unit=ns
-    call : str
     """
 
     graph: Graph
@@ -150,15 +79,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Record:
-    """``cudaEventRecord``: the event happens when all work enqueued on the stream so far has ended.
-
-    Parameters
-    ----------
-    event : str
-        Recorded again, it stands for the later record.
-    stream : int
-    cost_ns : int, unit=ns
-    """
+    """``cudaEventRecord``: it happens when all work of the stream so far has ended."""
 
     event: str
     stream: int = 7
@@ -167,15 +88,7 @@ class Record:
 
 @dataclass(frozen=True)
 class StreamWait:
-    """``cudaStreamWaitEvent``: work enqueued on the stream later starts after the event.
-
-    Parameters
-    ----------
-    event : str
-        One that was never recorded holds nothing up.
-    stream : int
-    cost_ns : int, unit=ns
-    """
+    """``cudaStreamWaitEvent``: work enqueued on the stream later starts after the event."""
 
     event: str
     stream: int
@@ -184,14 +97,7 @@ class StreamWait:
 
 @dataclass(frozen=True)
 class Synchronize:
-    """The host waits for an event, for a stream, or for the device if neither is given.
-
-    Parameters
-    ----------
-    stream : int, optional
-    event : str, optional
-        Goes before `stream`.
-    """
+    """The host waits for an event, for a stream, or for the device if neither is given."""
 
     stream: int | None = None
     event: str | None = None
@@ -199,17 +105,7 @@ class Synchronize:
 
 @dataclass(frozen=True)
 class Poll:
-    """The host spins, without a recorded call, until work that it launched has come to a point.
-
-    Parameters
-    ----------
-    stream : int
-        The last work enqueued there so far is waited for.
-    before_ns : int, unit=ns
-        The point lies this long before the end of the work: a kernel writes a flag, and goes on.
-    return_ns : int, unit=ns
-        From the point to when the host sees it.
-    """
+    """The host spins, without a recorded call, until work that it launched has come to a point."""
 
     stream: int = 7
     before_ns: int = 0
@@ -218,28 +114,14 @@ class Poll:
 
 @dataclass(frozen=True)
 class Free:
-    """Memory is given back (``cudaFree``), which waits for all work of the device first.
-
-    Parameters
-    ----------
-    cost_ns : int, unit=ns
-        After that.
-    """
+    """Memory is given back (``cudaFree``), which waits for all work of the device first."""
 
     cost_ns: int = 90_000
 
 
 @dataclass(frozen=True)
 class Reclaim:
-    """An allocator that is out of memory waits for work without a recorded call, to free after it.
-
-    Parameters
-    ----------
-    streams : tuple of int
-        They used the memory: the last work enqueued on each so far is waited for.
-    return_ns : int, unit=ns
-        From the end of that work to when the allocator frees.
-    """
+    """An allocator without memory waits for work without a recorded call, to free it."""
 
     streams: tuple[int, ...] = (7,)
     return_ns: int = 40_000
@@ -247,12 +129,7 @@ class Reclaim:
 
 @dataclass(frozen=True)
 class Receive:
-    """The thread is idle until a request arrives from outside of the program.
-
-    Parameters
-    ----------
-    after_ns : int, unit=ns
-    """
+    """The thread is idle until a request arrives from outside of the program."""
 
     after_ns: int
 
@@ -262,17 +139,6 @@ class HandOver:
     """The host thread blocks while another thread works for it, as in ``loss.backward()``.
 
     It does so outside of any operator.
-
-    Parameters
-    ----------
-    body : tuple of Action
-        What the other thread runs.
-    thread : int
-        Number of the other thread; the main thread is 1.
-    wake_ns : int, unit=ns
-        Until the other thread begins.
-    thread_name : str
-        Of the other thread, as the trace has it: ``pt_autograd_0``.
     """
 
     body: tuple[Action, ...]
@@ -286,17 +152,6 @@ class Delegate:
     """The host thread gives another thread something to do, and goes on at once.
 
     The other thread takes what it is given in order, each when it is done with the one before.
-
-    Parameters
-    ----------
-    body : tuple of Action
-        What the other thread runs.
-    thread : int
-        Number of the other thread; the main thread is 1. No `HandOver` goes to the same one.
-    wake_ns : int, unit=ns
-        Until the other thread begins, if it is idle.
-    thread_name : str
-        Of the other thread, as the trace has it: ``pt_data_pin``.
     """
 
     body: tuple[Action, ...]

@@ -10,8 +10,6 @@ from htagraph.model.schema import Schema, duration, identifier, label
 from tests.synth.recorder import Recorder
 from tests.synth.truth import Mark, Release
 
-__all__ = ["CAUSES", "causes_frame"]
-
 CAUSES = Schema(
     "CAUSES",
     {

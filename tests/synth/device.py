@@ -23,8 +23,6 @@ from tests.synth.program import Machine
 from tests.synth.truth import Mark, Release
 from tests.synth.work import Collective, Work
 
-__all__ = ["Device", "Engine", "Item"]
-
 
 @dataclass(eq=False, repr=False, slots=True)
 class Item:
@@ -166,26 +164,7 @@ class Device:
 
 @dataclass(eq=False, repr=False)
 class Engine:
-    """The solver of the times of device work on all ranks.
-
-    Parameters
-    ----------
-    ranks : frozenset of int
-        The ranks that are simulated; nobody waits for others.
-    n_ties : int
-        How often two causes released work at one instant, so that the true path is not unique.
-    woken : list
-        Waiters whose item started or ended, with the time.
-    collectives : dict
-        Items of each collective by group and position, then by rank; of halves the one that
-        receives.
-    arrivals : dict
-        The same, of halves the one that sends.
-    ready : list
-        Work of devices that may be full, a heap by the time at which it is ready.
-    tickets : iterator of int
-        Tell apart what is ready at one time.
-    """
+    """The solver of the times of device work on all ranks."""
 
     ranks: frozenset[int] = frozenset()
     n_ties: int = 0

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from tests.synth.program import Collective, Launch, Spend, Work
 
-__all__ = ["Draw"]
-
 _US = 1_000
 _FITS = 600
 """Blocks of 256 threads that fit at once on the smallest device."""

@@ -11,8 +11,6 @@ from htagraph.model.kinds import DEVICE_KINDS, EventKind
 from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
 from tests.synth.program import Program
 
-__all__ = ["kineto_json"]
-
 _ARGS = {
     "bytes": "bytes",
     "memory_bandwidth": "memory bandwidth (GB/s)",
@@ -57,17 +55,6 @@ def kineto_json(
 
     Timestamps are decimal microseconds with three digits, relative to ``baseTimeNanoseconds``,
     which is exact.
-
-    Parameters
-    ----------
-    rows : sequence of Row
-        In the order of the file; times are absolute.
-    program : Program
-        For the header.
-
-    Returns
-    -------
-    bytes
     """
     header = json.dumps(_header(program), indent=1)[:-2]
     base_time_ns = program.base_time_ns

@@ -6,26 +6,10 @@ from dataclasses import dataclass
 
 from tests.synth.program import Group
 
-__all__ = ["Layout"]
-
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a rank stands among the others, and the groups it belongs to.
-
-    Parameters
-    ----------
-    tensor : int
-        Ranks that share each layer.
-    pipeline : int
-        Stages; ``tensor * pipeline`` divides `n_ranks`.
-
-    Examples
-    --------
-    >>> layout = Layout(rank=5, n_ranks=8, tensor=2, pipeline=2)
-    >>> layout.stage, layout.tensor_group.ranks, layout.data_group.ranks
-    (1, (4, 5), (5, 7))
-    """
+    """Where a rank stands among the others, and the groups it belongs to."""
 
     rank: int = 0
     n_ranks: int = 1

@@ -32,8 +32,6 @@ from tests.synth.program import (
     Synchronize,
 )
 
-__all__ = ["KINDS", "inference_program"]
-
 KINDS = (
     "replays",
     "stripped waits",
@@ -436,18 +434,7 @@ def _before(kind: str, draw: Draw) -> tuple[tuple[Action, ...], tuple[Action, ..
 
 
 def inference_program(kind: str, seed: int) -> Program:
-    """A random program of a kind, the same for the same seed.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    seed : int
-
-    Returns
-    -------
-    Program
-    """
+    """A random program of a kind, the same for the same seed."""
     draw = Draw.of(f"{kind} {seed}")
     machine, sections = _machine(kind, draw), _sections(kind, draw)
     before, body = _before(kind, draw)

@@ -69,35 +69,7 @@ _EPOCH_NS = 1_767_225_600_000_000_000
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine: latencies and limits of hardware and runtime.
-
-    Parameters
-    ----------
-    launch_latency_ns : int, unit=ns
-        From the start of a launch call to the start of its work on an idle stream.
-    stream_gap_ns : int, unit=ns
-        From the end of one piece of work to the start of the next on its stream.
-    stream_wait_ns : int, unit=ns
-        From the end of what a stream waited for to the start of its next work.
-    sync_return_ns : int, unit=ns
-        From the end of what a call waited for to its return.
-    queue_limit : int
-        Launches that may be outstanding on the device; one more blocks.
-    jitter_ns : int, unit=ns
-        Up to this much is added at random to each launch latency.
-    late_end_ns : int, unit=ns
-        Up to this much, at random, recorded ends of device work lie after the true ones. What
-        waited for the work may then start before its recorded end.
-    late_across_streams : bool
-        Recorded ends are no later than the next start on their own stream.
-    n_sms : int
-        Multiprocessors of the device; 0 for a device that is never full.
-    threads_per_sm, blocks_per_sm : int
-        That run at once on a multiprocessor. A kernel of more blocks than fit runs in waves, and no
-        kernel of another stream starts before its last wave begins to drain.
-    drain_spread : float
-        The last wave drains for its whole length, less up to this share of it at random.
-    """
+    """The machine: latencies and limits of hardware and runtime."""
 
     launch_latency_ns: int = 4_713
     stream_gap_ns: int = 811
@@ -125,37 +97,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Program:
-    """The program of one rank.
-
-    Parameters
-    ----------
-    body : tuple of Action
-        Of the main thread.
-    machine : Machine
-    rank, world_size, device : int
-    groups : tuple of Group
-        For the header of the file.
-    start_ns : int, unit=ns
-        When the main thread starts, absolute.
-    base_time_ns : int, unit=ns
-        Base time of the file; its timestamps are relative to this.
-    sync_records : bool
-        Whether the profiler records waits (``cuda_sync``). Without them a reader has to guess what
-        was waited for.
-    metadata : str
-        How much the file says of collectives: ``none``, on the operator (``op``), also on the
-        ``kernel``, also their sequence number (``seq``).
-    seed : int
-        Of all that is random.
-    before : tuple of Action
-        What the main thread does before the capture begins. It is not recorded, nor is the device
-        work that it launches, however long that runs.
-    sync_calls : bool
-        Whether ``cudaEventRecord`` and ``cudaStreamWaitEvent`` are recorded.
-    geometry : bool
-        Whether grids and blocks are recorded and, of a device with known multiprocessors, how it is
-        occupied.
-    """
+    """The program of one rank."""
 
     body: tuple[Action, ...]
     machine: Machine = Machine()
@@ -191,15 +133,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Clock:
-    """A rank's clock: ``local = true + offset + drift * (true - start)``.
-
-    Parameters
-    ----------
-    offset_ns : int, unit=ns
-        At the start of the simulation.
-    drift_ppb : int, unit=1e-9
-        5 ppm are 5,000.
-    """
+    """A rank's clock: ``local = true + offset + drift * (true - start)``."""
 
     offset_ns: int = 0
     drift_ppb: int = 0
@@ -211,17 +145,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class JobProgram:
-    """The programs of the ranks of a job, and its planted straggler.
-
-    Parameters
-    ----------
-    ranks : tuple of Program
-        By rank.
-    clocks : tuple of Clock
-        By rank; empty for true clocks.
-    culprit : int
-        Rank of the planted straggler, -1 for none.
-    """
+    """The programs of the ranks of a job, and its planted straggler."""
 
     ranks: tuple[Program, ...]
     clocks: tuple[Clock, ...] = field(default=())

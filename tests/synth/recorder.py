@@ -15,8 +15,6 @@ from tests.synth.program import Machine, Program
 from tests.synth.truth import Mark, Release
 from tests.synth.work import Collective, Work
 
-__all__ = ["Recorder"]
-
 _SPAN_LANE: Lane = ("Spans", "PyTorch Profiler")
 _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _WARP = 32
@@ -29,25 +27,7 @@ _LEVELS = ("none", "op", "kernel", "seq")
 
 @dataclass(eq=False, repr=False)
 class Recorder:
-    """The growing trace of one rank.
-
-    Parameters
-    ----------
-    first_row : int
-        Rows before it were not captured.
-    nodes : dict of int to Mark
-        When each row starts (twice its number) and ends (one more).
-    launched_by : dict of int to int
-        Row of the call that launched each row of device work.
-    forward : dict of int to Row
-        Forward operators by sequence number.
-    device_ranges : dict
-        Device work under each annotation, by stream.
-    records : dict of str to (int, int)
-        Row of the latest record of each event, and its stream.
-    n_correlations, n_external_ids : int
-        Ids given so far.
-    """
+    """The growing trace of one rank."""
 
     program: Program
     rows: list[Row] = field(default_factory=list)

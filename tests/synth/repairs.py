@@ -21,8 +21,6 @@ from tests.synth.shaped import GEMM, GRID_NS, NORM, SHAPES, Shaped
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job
 
-__all__ = ["KINDS", "Change", "Repair", "ask", "dur_ns", "repair"]
-
 _LOADERS = "enumerate(DataLoader)*"
 _ASIDE = 31
 """A stream that nothing else runs on."""
@@ -53,17 +51,7 @@ def ask(change: Change) -> Any:
 
 @dataclass(frozen=True)
 class Repair:
-    """A program, the same with a change made for real, and the change.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    shape : str
-        One of `SHAPES`, or ``job``.
-    before, after : Program or JobProgram
-    change : Change
-    """
+    """A program, the same with a change made for real, and the change."""
 
     kind: str
     shape: str
@@ -190,18 +178,7 @@ KINDS = (*_OF_ONE, *_OF_JOBS)
 
 
 def repair(kind: str, seed: int) -> Repair:
-    """A random program and the same with a change, the same for the same seed.
-
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    seed : int
-
-    Returns
-    -------
-    Repair
-    """
+    """A random program and the same with a change, the same for the same seed."""
     draw = Draw.of(f"{kind} {seed}", grid_ns=GRID_NS)
     if kind in _OF_JOBS:
         return _of_job(kind, draw, seed)

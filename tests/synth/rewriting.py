@@ -27,21 +27,6 @@ from tests.synth.program import (
 )
 from tests.synth.simulator import simulate
 
-__all__ = [
-    "Rewrite",
-    "asynchronous",
-    "followed",
-    "fused",
-    "graphed",
-    "host_scaled",
-    "moved",
-    "prefetched",
-    "rewritten",
-    "transferred_faster",
-    "without",
-    "work_scaled",
-]
-
 Actions = tuple[Action, ...]
 Rewrite = Callable[[Action], "Actions | None"]
 """What stands in place of an action; None if it stays, rewritten within."""

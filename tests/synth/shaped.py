@@ -22,8 +22,6 @@ from tests.synth.program import (
     Synchronize,
 )
 
-__all__ = ["GEMM", "GRID_NS", "NORM", "SHAPES", "Shaped", "shaped_program"]
-
 SHAPES = ("host-bound", "device-bound", "balanced", "streams", "waits in a loop", "full queue")
 """What limits a program, or what it is full of."""
 
@@ -60,17 +58,7 @@ class _Layer:
 
 
 class Shaped:
-    """The parts of one program: durations are drawn once, and those of each step about them.
-
-    Parameters
-    ----------
-    draw : Draw
-    shape : str
-        One of `SHAPES`.
-    planted : str
-        What is there to be repaired: ``loader``, ``items``, ``waits``, ``chain``,
-        ``synchronous copy``, ``collectives``; for ``graph`` no other thread launches.
-    """
+    """The parts of one program: durations are drawn once, and those of each step about them."""
 
     def __init__(self, draw: Draw, shape: str, planted: str) -> None:
         self.draw, self.shape, self.planted = draw, shape, planted
@@ -221,16 +209,5 @@ class Shaped:
 
 
 def shaped_program(shape: str, seed: int) -> Program:
-    """A random program of a shape, the same for the same seed.
-
-    Parameters
-    ----------
-    shape : str
-        One of `SHAPES`.
-    seed : int
-
-    Returns
-    -------
-    Program
-    """
+    """A random program of a shape, the same for the same seed."""
     return Shaped(Draw.of(f"{shape} {seed}", grid_ns=GRID_NS), shape, "").program(seed)

@@ -28,7 +28,7 @@ from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
 ROOT = Path(__file__).parents[2]
-DEMO = Path("htagraph/demo_traces")
+DEMO = Path("htagraph/synth/demo_traces")
 NOTEBOOKS = Path("notebooks/traces")
 DEMO_FAULTS = (
     *("none", "dataloader", "sync_in_loop"),

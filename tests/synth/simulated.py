@@ -23,8 +23,6 @@ from tests.synth.program import Clock
 from tests.synth.recorder import Recorder
 from tests.synth.truth import Mark, Tile, tiles, truth_frame
 
-__all__ = ["TRUE_COLLECTIVES", "SimulatedJob", "SimulatedRank"]
-
 _STEP = "ProfilerStep#"
 _WHOLE = -1
 
@@ -50,20 +48,6 @@ class SimulatedRank:
     """One rank: its trace, and its true critical path.
 
     Times are those of the rank's own clock.
-
-    Parameters
-    ----------
-    recorder : Recorder
-    clock : Clock
-    origin_ns : int, unit=ns
-        True time at which the clock's offset holds.
-    first : Mark
-        The first instant of the trace.
-    ends : mapping of int to Mark
-        The instants that a path may end with: the end of each annotation by row, and of the trace
-        as -1.
-    n_ties : int
-        How often two causes released one instant: unless 0, the true path is one of several.
     """
 
     recorder: Recorder
@@ -107,13 +91,7 @@ class SimulatedRank:
         return kineto_json(self.rows, flows, self.recorder.lane_names(), self.recorder.program)
 
     def write(self, path: str | Path) -> Path:
-        """Write the trace as Kineto JSON, compressed if the name ends in ``.gz``; return the path.
-
-        Raises
-        ------
-        OutputError
-            If the file cannot be written. Nothing half-written is left.
-        """
+        """Write the trace as Kineto JSON, compressed if it ends in ``.gz``; return the path."""
         target = Path(path)
         data = self.to_json()
         return _write(
@@ -145,11 +123,6 @@ class SimulatedRank:
         """The true critical path of a step or other annotation (schema `TRUTH`).
 
         It leads to the end of the annotation, and is cut where the annotation starts.
-
-        Raises
-        ------
-        WindowNotFoundError
-            If there is no such annotation.
         """
         for event, mark in self.ends.items():
             if event != _WHOLE and self.recorder.captured[event].name == name:
@@ -185,20 +158,7 @@ class SimulatedRank:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedJob:
-    """The ranks of a simulated job, and the truth across them.
-
-    Parameters
-    ----------
-    ranks : tuple of SimulatedRank
-    clocks : tuple of Clock
-        The true clock of each rank.
-    culprit : int
-        Rank of the planted straggler, -1 for none.
-    members : mapping
-        Items of each collective by group and position, then by rank.
-    n_ties : int
-        How often two causes released one instant.
-    """
+    """The ranks of a simulated job, and the truth across them."""
 
     ranks: tuple[SimulatedRank, ...]
     clocks: Sequence[Clock]

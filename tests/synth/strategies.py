@@ -25,8 +25,6 @@ from tests.synth.program import (
     Work,
 )
 
-__all__ = ["expert_jobs", "inference_programs", "jobs", "programs", "warm_up"]
-
 _STREAMS = (7, 13, 20)
 _EVENTS = ("event0", "event1", "event2")
 _LONGEST_NS = 60_000
@@ -107,22 +105,6 @@ def programs(*, max_blocks: int = 6) -> st.SearchStrategy[Program]:
     They begin with `warm_up`, some work on every stream and a record of every event. Programs in
     which two causes release one instant are possible; a comparison of paths leaves out those
     with ``simulate(program).n_ties``.
-
-    Parameters
-    ----------
-    max_blocks : int, default=6
-        Most operators and backward passes.
-
-    Examples
-    --------
-    >>> from hypothesis import given, settings
-    >>> from tests.synth.simulator import simulate
-    >>> @settings(max_examples=5, deadline=None)
-    ... @given(programs())
-    ... def truth_tiles_the_trace(program):
-    ...     truth = simulate(program).truth
-    ...     assert (truth.start_ns + truth.dur_ns)[:-1].tolist() == truth.start_ns[1:].tolist()
-    >>> truth_tiles_the_trace()
     """
     ns, actions = _durations(), _flat_actions()
     op_names = st.sampled_from(
@@ -148,13 +130,7 @@ def programs(*, max_blocks: int = 6) -> st.SearchStrategy[Program]:
 
 
 def inference_programs(*, kind: str | None = None) -> st.SearchStrategy[Program]:
-    """Random realistic programs with waits that no record names (see `tests.synth.mechanisms`).
-
-    Parameters
-    ----------
-    kind : str, optional
-        One of `KINDS`; any by default.
-    """
+    """Random realistic programs with waits that no record names (see `tests.synth.mechanisms`)."""
     kinds = st.sampled_from(KINDS) if kind is None else st.just(kind)
     return st.builds(inference_program, kinds, st.integers(0, 2**32 - 1))
 
@@ -187,14 +163,7 @@ def _member_body(
 def jobs(
     *, max_ranks: int = 4, max_collectives: int = 6, max_offset_ns: int = 20_000_000
 ) -> st.SearchStrategy[JobProgram]:
-    """Random jobs: ranks that compute, and all-reduces of the world and of halves of it.
-
-    Parameters
-    ----------
-    max_ranks, max_collectives : int
-    max_offset_ns : int, unit=ns, default=20_000_000
-        Rank 0 has the true clock; the others are off by up to this, and drift by up to 5 ppm.
-    """
+    """Random jobs: ranks that compute, and all-reduces of the world and of halves of it."""
 
     @st.composite
     def job(draw: st.DrawFn) -> JobProgram:
@@ -244,19 +213,7 @@ _EXPERTS = {
 def exchange(
     operation: str, group: Group, *dur_ns: int, stream: int = 20, between_ns: int = 0
 ) -> tuple[Action, ...]:
-    """The launches of an exchange of experts, one kernel or two; it follows the compute stream.
-
-    Parameters
-    ----------
-    operation : str
-        ``dispatch`` or ``combine``.
-    group : Group
-    *dur_ns : int, unit=ns
-        One duration, or those of the two halves.
-    stream : int, default=20
-    between_ns : int, unit=ns
-        Of the kernel that computes between the halves.
-    """
+    """The launches of an exchange of experts, one kernel or two; it follows the compute stream."""
     parts = ("",) if len(dur_ns) == 1 else ("send", "receive")
     launches: list[Action] = []
     for half, length_ns in zip(parts, dur_ns, strict=True):
@@ -302,13 +259,6 @@ def expert_jobs(
 
     Every rank takes its own time in each dispatch and combine, which are one kernel each, or two in
     all; a barrier may come before each dispatch.
-
-    Parameters
-    ----------
-    max_ranks, max_layers : int
-    max_offset_ns : int, unit=ns, default=20_000_000
-        Rank 0 has the true clock; the others are off by up to this.
-    max_drift_ppb : int, default=0
     """
 
     @st.composite

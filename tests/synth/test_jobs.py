@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 
-from htagraph.errors import QueryError
 from tests.synth.program import (
     Action,
     Clock,
@@ -21,7 +19,7 @@ from tests.synth.program import (
 )
 from tests.synth.simulated import SimulatedJob
 from tests.synth.simulator import simulate_job
-from tests.synth.strategies import expert_jobs, jobs
+from tests.synth.strategies import jobs
 
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
 PAIR = Group("0", (0, 1))
@@ -76,28 +74,6 @@ def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:
     ]
 
 
-def test_a_rank_alone_sees_its_whole_kernel() -> None:
-    """Its own truth cannot know of the other rank."""
-    job = run((collective(), Synchronize()), (Spend(30_000), collective()))
-
-    assert job.ranks[0].truth["bound"].tolist() == ["host", "launch", "communication", "sync"]
-    assert job.ranks[0].truth["dur_ns"].tolist() == [1_000, 5_000, 40_000, 2_000]
-
-
-def test_a_broadcast_does_not_hold_its_root() -> None:
-    """The root, rank 1, is early and done after 10 us; the leaf comes later and takes 10 us."""
-    job = run((Spend(30_000), collective("broadcast", root=1)), (collective("broadcast", root=1),))
-
-    assert kernels(job) == [(36_000, 46_000), (6_000, 16_000)]
-
-
-def test_a_leaf_waits_for_the_root_of_a_broadcast() -> None:
-    """The root comes at 36 us."""
-    job = run((collective("broadcast", root=1),), (Spend(30_000), collective("broadcast", root=1)))
-
-    assert kernels(job) == [(6_000, 46_000), (36_000, 46_000)]
-
-
 def test_the_root_of_a_reduce_waits_for_its_leaves() -> None:
     """The leaf does not wait for the root."""
     job = run((collective("reduce"),), (Spend(30_000), collective("reduce")))
@@ -134,20 +110,6 @@ def test_a_half_that_sends_waits_for_nobody_and_is_waited_for() -> None:
     assert job.collectives["last_rank"].tolist() == [1, 1]
 
 
-def test_a_half_that_receives_before_it_sends_is_an_error() -> None:
-    """Nothing would have been asked for."""
-    receive = Launch(Collective("dispatch", 1_000, PAIR, "dispatch", half="receive"), 20)
-    with pytest.raises(QueryError, match="receives before it sends"):
-        run((receive,), (receive,))
-
-
-def test_libraries_that_record_nothing_have_no_metadata() -> None:
-    """Whatever the file says of others."""
-    job = run((collective("combine"),), (collective("combine"),))
-
-    assert "collective" not in job.ranks[0].events.columns
-
-
 def test_a_clock_that_is_off_moves_a_whole_rank() -> None:
     """The truth is in true time; the trace of rank 1 in its own, 5 ms early, slow by 10 ppm."""
     late = (Spend(100_000_000), collective())
@@ -158,41 +120,6 @@ def test_a_clock_that_is_off_moves_a_whole_rank() -> None:
     assert job.ranks[1].events.ts_ns[event] == 100_006_000 - 5_000_000 - 1_001
     assert job.ranks[0].events.ts_ns[0] == 0
     assert job.ranks[1].events.ts_ns[0] == -5_000_000
-
-
-def test_groups_meet_apart() -> None:
-    """A collective of one rank's own group does not wait for anybody."""
-    own = Group("1", (0,))
-    job = run((collective(group=own), collective()), (Spend(30_000), collective()))
-
-    assert job.collectives["group"].tolist() == ["0", "0", "1"]
-    assert kernels(job) == [(17_000, 46_000), (36_000, 46_000), (6_000, 16_000)]
-
-
-def test_a_collective_without_partner_is_an_error() -> None:
-    """Rank 1 never comes; a real job would hang."""
-    with pytest.raises(QueryError, match=r"rank 0: 'nccl' .number 0 of its group. never ends"):
-        run((collective(), Synchronize()), ())
-
-
-def test_metadata_is_written_as_asked_for() -> None:
-    """Traces have it nowhere, on the operator, on the kernel too, or with a sequence number."""
-    seen = {}
-    for level in ("none", "op", "kernel", "seq"):
-        body = (Op("record_param_comms", (collective(), collective())),)
-        ranks = tuple(Program(body, rank=r, metadata=level) for r in (0, 1))  # type: ignore[arg-type]
-        job = simulate_job(JobProgram(ranks))
-        columns = job.ranks[0].events.columns
-        seen[level] = {
-            name: columns[name].event.tolist() for name in ("collective", "seq") if name in columns
-        }
-
-    assert seen == {
-        "none": {},
-        "op": {"collective": [0]},
-        "kernel": {"collective": [0, 2, 4]},
-        "seq": {"collective": [0, 2, 4], "seq": [0, 2, 4]},
-    }
 
 
 @given(program=jobs())
@@ -223,35 +150,3 @@ def test_the_path_changes_ranks_only_into_a_collective(program: JobProgram) -> N
         assert truth["bound"][hop] == "communication"
         assert member["last_rank"] == truth["rank"][hop - 1]
         assert member["start_ns"] + member["wait_ns"] == truth["start_ns"][hop]
-
-
-def test_a_job_says_what_it_is() -> None:
-    """In one line."""
-    job = run((collective(),), (collective(),))
-
-    assert repr(job) == "SimulatedJob(2 ranks, 8 events, 1 collective, culprit=-1)"
-    assert repr(job.ranks[0]) == "SimulatedRank(rank=0, 4 events, 0 steps, 16.0 us)"
-
-
-@given(program=expert_jobs())
-def test_no_member_of_a_dispatch_ends_before_all_have_come(program: JobProgram) -> None:
-    """Each ends its own duration after the last came, or after its own start."""
-    job = simulate_job(program)
-    met = job.collectives["start_ns"] + job.collectives["wait_ns"]
-    last = met.groupby([job.collectives["group"], job.collectives["seq"]])
-
-    assert (job.collectives["end_ns"] > met).all()
-    assert job.collectives["wait_ns"].min() >= 0
-    assert (job.collectives["end_ns"] >= last.transform("min")).all()
-
-
-@given(program=jobs())
-def test_members_of_an_all_reduce_end_their_own_transfer_after_the_last_start(
-    program: JobProgram,
-) -> None:
-    """That is what a collective is."""
-    job = simulate_job(program)
-    starts = job.collectives.groupby(["group", "seq"])["start_ns"].transform("max")
-    waits = starts - job.collectives["start_ns"]
-
-    assert job.collectives["wait_ns"].tolist() == waits.tolist()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import groupby
+
+import pytest
+from hypothesis import given, settings
 
 from htagraph.model.kinds import EventKind
+from tests.judged_inference import UNNAMED
+from tests.synth.mechanisms import KINDS, inference_program
 from tests.synth.program import (
     Action,
-    Annotation,
     Call,
     Delegate,
     Free,
@@ -24,11 +28,12 @@ from tests.synth.program import (
     Replay,
     Spend,
     StreamWait,
-    Synchronize,
     Work,
 )
 from tests.synth.simulated import SimulatedRank
 from tests.synth.simulator import simulate
+from tests.synth.strategies import inference_programs
+from tests.synth.truth import Release
 
 MACHINE = Machine(
     launch_latency_ns=5_000, stream_gap_ns=1_000, stream_wait_ns=300, sync_return_ns=2_000
@@ -103,23 +108,6 @@ def test_nodes_of_a_graph_wait_for_each_other_across_streams() -> None:
     assert rank.events.column("graph_node")[:4].tolist() == [-1, 0, 1, 2]
 
 
-def test_a_trace_may_not_name_the_nodes_of_a_graph() -> None:
-    """As many traces do not."""
-    rank = run(Replay(replace(fork(), records_nodes=False)))
-
-    assert rank.events.column("graph_node")[:4].tolist() == [-1, -1, -1, -1]
-
-
-def test_a_graph_runs_after_all_that_its_stream_had_and_before_what_it_gets() -> None:
-    """Its first node on stream 9 waits for K on stream 7, and L there for its last on stream 9."""
-    graph = Graph((GraphNode(Work("A", 10_000), 9),))
-    rank = run(launch("K", 20_000), Replay(graph, cost_ns=4_000), launch("L", 1_000))
-
-    assert spans(rank)["A"] == (25_300, 35_300)
-    assert spans(rank)["L"] == (35_600, 36_600)
-    assert cause(rank, "A")[:2] == ("stream wait", "K")
-
-
 # Late ends
 
 
@@ -146,43 +134,6 @@ def test_a_recorded_end_may_lie_after_the_start_of_what_waited_for_it() -> None:
     assert cause(rank, "B") == ("stream wait", "A", 15_300)
 
 
-def test_what_is_recorded_to_end_before_its_waiter_leaves_less_to_the_wait() -> None:
-    """At most 0.2 us late, the end still lies before B, which starts 0.3 us after the true one."""
-    order = (Record("e", 7, 500), StreamWait("e", 9, 500))
-    rank = run(
-        launch("A", 20_000),
-        *order,
-        launch("B", 3_000, 9),
-        machine=replace(MACHINE, late_end_ns=200),
-    )
-    end_ns = spans(rank)["A"][1]
-
-    assert path(rank)[1:3] == [
-        (end_ns - 5_000, "compute", "A"),
-        (25_300 - end_ns, "sync", "B"),
-    ]
-
-
-def test_late_ends_overlap_on_their_own_stream_unless_the_machine_cuts_them() -> None:
-    """The true gap is 1 us; recorded ends are up to 5 us late."""
-    late = replace(MACHINE, late_end_ns=5_000)
-    body = [launch(f"K{number}", 20_000) for number in range(20)]
-    overlapping, cut = (
-        run(*body, machine=late),
-        run(*body, machine=replace(late, late_across_streams=True)),
-    )
-
-    def n_overlaps(rank: SimulatedRank) -> int:
-        found = [spans(rank)[f"K{number}"] for number in range(20)]
-        return sum(before[1] > after[0] for before, after in pairwise(found))
-
-    assert n_overlaps(overlapping) > 5
-    assert n_overlaps(cut) == 0
-    assert [span[0] for span in spans(overlapping).values()] == [
-        span[0] for span in spans(cut).values()
-    ]
-
-
 # A full device
 
 
@@ -192,26 +143,6 @@ def test_ready_work_waits_until_the_last_wave_drains() -> None:
 
     assert spans(rank)["B"] == (85_000, 88_000)
     assert cause(rank, "B") == ("no free SMs", "F", 76_000)
-
-
-def test_time_that_waits_for_room_is_bound_by_the_full_device() -> None:
-    """From the start of the kernel that fills it, on which nothing else depends."""
-    rank = run(launch("F", 100_000, n_blocks=100), launch("B", 30_000, 9, n_blocks=1), machine=ROOM)
-
-    assert path(rank) == [
-        (5_000, "launch", "F"),
-        (80_000, "waiting_for_sms", "F"),
-        (30_000, "compute", "B"),
-    ]
-
-
-def test_copies_and_kernels_beside_one_that_fits_do_not_wait() -> None:
-    """20 blocks fit at once, so F fills nothing that a later one needs; copies need no room."""
-    fits = run(launch("F", 100_000, n_blocks=20), launch("B", 3_000, 9), machine=ROOM)
-    copies = run(launch("F", 100_000, n_blocks=100), launch("Memcpy DtoD", 3_000, 9), machine=ROOM)
-
-    assert spans(fits)["B"][0] == 9_000
-    assert spans(copies)["Memcpy DtoD"][0] == 9_000
 
 
 def test_the_kernel_that_starts_first_takes_the_room() -> None:
@@ -230,20 +161,6 @@ def test_the_kernel_that_starts_first_takes_the_room() -> None:
     assert cause(rank, "B") == ("no free SMs", "F", 68_700)
 
 
-def test_geometry_says_how_the_device_is_occupied_unless_it_is_missing() -> None:
-    """100 blocks of 32 warps on 10 multiprocessors, 2 at once on each, which fill it."""
-    body = (launch("F", 100_000, n_blocks=100),)
-    known = run(*body, machine=ROOM).rows[1].values
-    missing = run(*body, machine=ROOM, geometry=False).rows[1].values
-
-    assert known == {
-        "grid_x": 100, "grid_y": 1, "grid_z": 1, "block_x": 1_024, "block_y": 1, "block_z": 1,
-        "registers": 32, "shared_memory": 0,
-        "blocks_per_sm": 10.0, "warps_per_sm": 320.0, "occupancy": 100.0,
-    }  # fmt: skip
-    assert missing == {}
-
-
 # What ran before the capture
 
 
@@ -257,53 +174,7 @@ def test_work_from_before_the_capture_runs_into_it_unrecorded() -> None:
     assert cause(rank, "New") == ("before the capture", "", 497_000)
 
 
-def test_a_tiny_copy_on_another_stream_may_come_first() -> None:
-    """It starts one latency after its launch, beside the work from before the profile."""
-    copy = launch("Memcpy HtoD", 1_000, 9)
-    rank = run(copy, launch("New", 10_000), before=(launch("Old", 500_000),))
-
-    assert spans(rank)["Memcpy HtoD"] == (9_000, 10_000)
-    assert path(rank)[0] == (502_000, "work_from_before_the_profile", "")
-
-
-def test_a_sync_may_wait_for_what_ran_before_the_capture() -> None:
-    """Old runs until 505 us; the wait returns 2 us later."""
-    rank = run(Op("first", (Spend(100),)), Synchronize(), before=(launch("Old", 500_000),))
-
-    assert path(rank) == [
-        (500_900 + 100, "work_from_before_the_profile", ""),
-        (2_000, "sync", "cudaDeviceSynchronize"),
-    ]
-
-
-def test_annotations_and_steps_are_those_of_the_capture() -> None:
-    """The step before it is not recorded."""
-    first, second = (
-        Annotation(f"ProfilerStep#{number}", (launch("K", 1_000), Spend(20_000)))
-        for number in (0, 1)
-    )
-    rank = run(second, before=(first,))
-
-    assert rank.steps["name"].tolist() == ["ProfilerStep#1"]
-    assert rank.step_truth("ProfilerStep#1")["dur_ns"].sum() == 24_000
-
-
 # Calls that are not recorded
-
-
-def test_event_calls_may_be_missing() -> None:
-    """They take their time, and order the streams."""
-    order = (Record("e", 7, 500), StreamWait("e", 9, 500))
-    body = (launch("A", 20_000), *order, launch("B", 3_000, 9))
-    rank = run(*body, sync_calls=False, sync_records=False)
-
-    assert spans(rank)["B"] == spans(run(*body))["B"] == (25_300, 28_300)
-    assert [row.name for row in rank.rows[:-1]] == [
-        "cudaLaunchKernel",
-        "A",
-        "cudaLaunchKernel",
-        "B",
-    ]
 
 
 # Polling hosts
@@ -322,26 +193,6 @@ def test_a_host_that_polls_goes_on_when_the_work_has_ended() -> None:
         (2_000, "host", "after"),
     ]
     assert cause(rank, "after") == ("poll", "A", 21_000)
-
-
-def test_a_kernel_may_tell_the_host_before_it_ends() -> None:
-    """A writes its flag at 18 us, and runs until 25 us."""
-    rank = run(
-        launch("A", 20_000),
-        Poll(before_ns=7_000, return_ns=1_000),
-        Op("after", (Spend(20_000),)),
-    )
-
-    assert path(rank)[1:3] == [(13_000, "compute", "A"), (1_000, "sync", "")]
-    assert cause(rank, "after") == ("poll", "A", 14_000)
-
-
-def test_who_polls_what_is_over_does_not_wait() -> None:
-    """A ends at 25 us; the host comes at 34 us."""
-    rank = run(launch("A", 20_000), Spend(30_000), Poll(), Op("after", (Spend(2_000),)))
-
-    assert spans(rank)["after"] == (34_000, 36_000)
-    assert cause(rank, "after")[0] == "own work"
 
 
 def test_an_allocator_waits_for_streams_before_it_frees() -> None:
@@ -372,25 +223,57 @@ def test_a_thread_that_is_given_work_runs_beside_its_caller() -> None:
     assert "thread 4202 (pt_data_pin)" in rank.events.lanes.thread
 
 
-def test_a_busy_thread_takes_its_next_task_when_it_is_done() -> None:
-    """The second is given at 1 us, while the first runs from 3 to 13 us."""
-    first, second = (
-        Delegate((Op(name, (Spend(10_000),)),), 3, wake_ns=3_000) for name in ("a", "b")
+PLANTED = {
+    "replays": Release.GRAPH,
+    "stripped waits": Release.STREAM_WAIT,
+    "full device": Release.DEVICE_FULL,
+    "polls": Release.POLL,
+    "allocator": Release.ALLOCATOR,
+    "workers": Release.CALL,
+    "queues": Release.HANDOFF,
+    "servers": Release.REQUEST,
+    "before the capture": Release.BEFORE_CAPTURE,
+    "full queue": Release.QUEUE,
+}
+NAMED = {Release.OWN, Release.LAUNCH, Release.STREAM, Release.SYNC, Release.CALL}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_program_plants_what_its_kind_says(kind: str) -> None:
+    """And no wait of another device kind, but where streams wait for copies of a worker."""
+    found = [set(simulate(inference_program(kind, seed)).causes["release"]) for seed in range(4)]
+
+    assert all(PLANTED[kind].value in releases for releases in found)
+
+
+def test_every_kind_and_every_unnamed_wait_is_planted() -> None:
+    """A kind that is not listed above may plant nothing, and its rule be right by chance."""
+    alike = {"nothing", "mixture", "late ends"}
+    assert set(KINDS) - alike == set(PLANTED), "KINDS of tests/synth/mechanisms.py, and PLANTED"
+    assert set(UNNAMED) == set(PLANTED.values()), (
+        "UNNAMED of tests/judged_inference.py, and PLANTED"
     )
-    rank = run(first, Op("between", (Spend(1_000),)), second, Spend(40_000), Op("end"))
-
-    assert (spans(rank)["a"], spans(rank)["b"]) == ((3_000, 13_000), (13_000, 23_000))
-    assert cause(rank, "b")[0] == "own work"
 
 
-def test_work_that_a_thread_launched_has_its_gap_on_the_path_of_its_caller() -> None:
-    """K is launched by the worker at 4 us, which the caller called at 1 us."""
-    task = Delegate((launch("K", 50_000),), 3, wake_ns=3_000)
-    rank = run(Op("before", (Spend(1_000),)), task, Op("beside", (Spend(20_000),)))
+@settings(max_examples=10)
+@given(program=inference_programs(kind="nothing"))
+def test_nothing_is_planted_where_nothing_is_said(program: Program) -> None:
+    """All waits are recorded, or those of a thread that was started once."""
+    assert set(simulate(program).causes["release"]) <= {release.value for release in NAMED}
 
-    assert path(rank) == [
-        (1_000, "host", "before"),
-        (3_000, "untraced_code", ""),
-        (5_000, "launch", "K"),
-        (50_000, "compute", "K"),
-    ]
+
+@given(program=inference_programs())
+def test_every_instant_has_one_cause(program: Program) -> None:
+    """Each start and end of a host event, each start of device work has one; sources came first."""
+    rank = simulate(program)
+    causes, kinds = rank.causes, rank.events.kind
+    n_host = int(rank.events.is_host.sum())
+    n_device = int(rank.events.is_device.sum())
+    sources = causes["source"][causes["source"] >= 0].to_numpy()
+    at = causes["node"][causes["source"] >= 0].to_numpy()
+
+    assert causes["node"].is_unique
+    assert len(causes) == 2 * n_host + n_device
+    assert (rank.events.ts_ns[sources] <= rank.events.node_ts_ns[at]).all()
+    assert (kinds[sources] != EventKind.SYNC).all()
+    assert (causes["late_ns"] >= 0).all()

@@ -7,19 +7,14 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-import htagraph as hg
 from htagraph.model.kinds import EventKind
 from htagraph.synth.rows import Row
 from tests.synth.program import Program
-from tests.synth.repairs import KINDS, Change, Repair, ask, dur_ns, repair
-from tests.synth.shaped import GEMM, SHAPES, shaped_program
+from tests.synth.repairs import KINDS, Repair, repair
+from tests.synth.shaped import GEMM
 from tests.synth.simulated import SimulatedRank
 from tests.synth.simulator import simulate, simulate_job
-from tests.synth.truth import Release
 
-SCALED = ("loader faster", "kernel faster", "kernel slower", "host faster", "bandwidth")
-STAY = (*SCALED, "prefetch", "copy asynchronous", "insert", "overlap", "bandwidth of a job")
-"""Kinds after which all events are still there, by other times."""
 LESS = (
     "loader faster", "loader removed", "prefetch", "item removed", "sync removed", "kernel faster",
     "operator removed", "host faster", "copy asynchronous", "bandwidth", "straggler cured",
@@ -27,7 +22,6 @@ LESS = (
 )  # fmt: skip
 """Kinds after which somebody has less to do, or to wait for."""
 WORK = (EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET)
-RELEASES = {"streams": Release.STREAM_WAIT, "waits in a loop": Release.SYNC}
 
 
 def recorded(rank: SimulatedRank) -> list[Row]:
@@ -51,21 +45,6 @@ def of_pair(pair: Repair) -> list[tuple[list[Row], list[Row]]]:
 def work(found: list[Row]) -> Counter[tuple[str, int]]:
     """How often device work of each name took how long."""
     return Counter((row.name, row.dur_ns) for row in found if row.kind in WORK)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_pair_is_the_same_again(kind: str) -> None:
-    """Durations are drawn from the seed, and the change is made of what was drawn."""
-    assert repair(kind, 3) == repair(kind, 3)
-    assert repair(kind, 3) != repair(kind, 4)
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("kind", STAY)
-def test_what_is_only_faster_or_later_is_still_there(kind: str, seed: int) -> None:
-    """Events have the same names, as often."""
-    for before, after in of_pair(repair(kind, seed)):
-        assert Counter(row.name for row in before) == Counter(row.name for row in after)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -119,28 +98,10 @@ def test_device_work_outside_of_the_change_takes_as_long(kind: str, seed: int) -
             assert not changed
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", LESS)
-def test_who_has_less_to_do_is_done_no_later(kind: str, seed: int) -> None:
-    """A saving is not negative. Seeds choose shapes, in their order."""
-    assert repair(kind, seed).saving_ns >= 0
-
-
-def test_a_slow_kernel_costs() -> None:
-    """Somewhere it is on the path."""
-    savings = [repair("kernel slower", seed).saving_ns for seed in range(4)]
-
-    assert max(savings) <= 0
-    assert min(savings) < 0
-
-
-def test_without_its_loader_a_host_bound_run_is_shorter_by_what_it_loaded() -> None:
-    """All else of the host is as it was, and the device keeps up."""
-    pair = repair("loader removed", SHAPES.index("host-bound"))
-    assert isinstance(pair.before, Program)
-    loads = [row.dur_ns for row in rows(pair.before) if row.name.startswith("enumerate")]
-
-    assert pair.saving_ns == sum(loads)
+def test_who_has_less_to_do_is_done_no_later(kind: str) -> None:
+    """A saving is not negative."""
+    assert repair(kind, 0).saving_ns >= 0
 
 
 def test_a_batch_that_is_prefetched_is_waited_for_as_long_as_it_is_not_there() -> None:
@@ -183,44 +144,3 @@ def test_a_step_that_replays_a_graph_launches_once(seed: int) -> None:
 
     assert work(rows(pair.before)) == work(rows(pair.after))
     assert len(replays) == len(steps)
-
-
-@pytest.mark.parametrize("shape", RELEASES)
-def test_a_program_has_the_waits_of_its_shape(shape: str) -> None:
-    """Streams wait for streams; a loop waits for the device."""
-    found = [set(simulate(shaped_program(shape, seed)).causes["release"]) for seed in range(3)]
-
-    assert all(RELEASES[shape].value in releases for releases in found)
-
-
-def test_more_is_launched_than_the_queue_holds() -> None:
-    """A launch waits for room."""
-    causes = simulate(shaped_program("full queue", 0)).causes
-
-    assert Release.QUEUE.value in set(causes["release"])
-
-
-@pytest.mark.parametrize(
-    ("shape", "least", "most"),
-    [("host-bound", 0.0, 0.6), ("balanced", 0.4, 1.0), ("device-bound", 0.6, 1.0)],
-)
-def test_the_device_is_as_busy_as_the_shape_says(shape: str, least: float, most: float) -> None:
-    """By its share of the whole window."""
-    for seed in range(4):
-        program = shaped_program(shape, seed)
-        busy_ns = sum(ns * n for (_, ns), n in work(rows(program)).items())
-
-        assert least <= busy_ns / dur_ns(program) <= most
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_change_can_be_asked_for(kind: str) -> None:
-    """It is a call of a function of the package."""
-    change = repair(kind, 0).change
-
-    assert str(ask(change)).startswith(f"{change.verb}(")
-
-
-def test_a_change_is_asked_as_it_is_written() -> None:
-    """By name and factor."""
-    assert ask(Change.of("scale", "*gemm*", by=0.5)) == hg.scale("*gemm*", by=0.5)

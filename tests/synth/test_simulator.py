@@ -1,11 +1,17 @@
-"""What the simulated machine does; all times are worked out by hand."""
+"""The simulator, its programs and its truth."""
 
 from __future__ import annotations
 
-import pytest
+import gzip
 
-from htagraph.errors import QueryError
-from htagraph.model.kinds import EventKind
+import pandas as pd
+import pytest
+from hypothesis import Phase, find, given, settings
+
+import htagraph as hg
+from htagraph import Trace
+from htagraph.cli.demo import PLANTED
+from htagraph.model.kinds import Bound, EventKind
 from tests.synth.program import (
     Action,
     Annotation,
@@ -21,8 +27,12 @@ from tests.synth.program import (
     Synchronize,
     Work,
 )
+from tests.synth.shipped_traces import NOTEBOOKS, ROOT, shipped_traces
 from tests.synth.simulated import SimulatedRank
-from tests.synth.simulator import simulate
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.strategies import expert_jobs, jobs, programs
+from tests.synth.training import Fault, training_rank
+from tests.synth.truth import Mark, tiles
 
 MACHINE = Machine(
     launch_latency_ns=5_000, stream_gap_ns=1_000, stream_wait_ns=300, sync_return_ns=2_000
@@ -100,13 +110,6 @@ def test_a_device_sync_returns_after_the_last_stream() -> None:
     assert path(rank)[-2:] == [(20_000, "compute", "b"), (2_000, "sync", "cudaDeviceSynchronize")]
 
 
-def test_a_stream_sync_waits_for_its_stream_only() -> None:
-    """Stream 7 ends at 7 us, before the call; stream 9 does not matter: the call takes 2 us."""
-    rank = run(launch("a", 2_000), launch("b", 20_000, stream=9), Synchronize(stream=7))
-
-    assert spans(rank)["cudaStreamSynchronize"] == (8_000, 10_000)
-
-
 def test_an_event_sync_waits_for_what_was_enqueued_before_the_record() -> None:
     """The second kernel is enqueued after the record and is not waited for."""
     rank = run(
@@ -130,19 +133,6 @@ def test_a_stream_waits_for_an_event_of_another() -> None:
     ]
 
 
-def test_an_event_carries_what_its_stream_itself_waits_for() -> None:
-    """Stream 9 waits for 7 and records without work of its own; stream 11 then waits for 7."""
-    chain = (
-        Record("e", 7, 500),
-        StreamWait("e", 9, 500),
-        Record("f", 9, 500),
-        StreamWait("f", 11, 500),
-    )
-    rank = run(launch("a", 20_000), *chain, launch("b", 3_000, stream=11))
-
-    assert spans(rank)["b"] == (25_300, 28_300)
-
-
 def test_a_blocking_copy_returns_after_the_copy() -> None:
     """The copy runs from 5 to 15 us, and returning takes 2 us."""
     copy = Launch(
@@ -153,15 +143,6 @@ def test_a_blocking_copy_returns_after_the_copy() -> None:
     assert spans(rank)["cudaMemcpyAsync"] == (0, 17_000)
     assert [bound for _, bound, _ in path(rank)] == ["launch", "memory", "sync"]
     assert rank.events.column("bytes").tolist()[:2] == [-1, 40_000]
-
-
-def test_a_graph_launch_enqueues_several_kernels_under_one_id() -> None:
-    """They run in order, one gap apart."""
-    rank = run(Launch((Work("a", 2_000), Work("b", 3_000)), cost_ns=4_000))
-
-    assert spans(rank) == {"cudaGraphLaunch": (0, 4_000), "a": (5_000, 7_000), "b": (8_000, 11_000)}
-    assert rank.events.correlation[:3].tolist() == [1, 1, 1]
-    assert rank.events.column("graph_node")[:3].tolist() == [-1, 0, 1]
 
 
 def test_a_full_queue_blocks_a_launch_until_work_starts() -> None:
@@ -177,29 +158,6 @@ def test_a_full_queue_blocks_a_launch_until_work_starts() -> None:
 
     assert spans(rank)["late"] == (12_000, 106_000)
     assert path(rank)[-1] == (1_000, "compute", "d")
-
-
-def test_time_in_a_data_loader_is_data_loading() -> None:
-    """Operators inside of it too: what matters is why they run."""
-    loader = Annotation(
-        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
-        (Spend(50_000), Op("aten::stack", (Spend(3_000),))),
-    )
-    rank = run(Spend(1_000), loader, Spend(2_000), Op("aten::mm", (Spend(700),)))
-
-    assert path(rank) == [
-        (50_000, "data_loading", loader.name),
-        (3_000, "data_loading", "aten::stack"),
-        (2_000, "untraced_code", ""),
-        (700, "host", "aten::mm"),
-    ]
-
-
-def test_the_trace_begins_with_its_first_event() -> None:
-    """What the host does before is not recorded."""
-    rank = run(Spend(1_000), Op("aten::mm", (Spend(700),)))
-
-    assert rank.truth["start_ns"].tolist() == [1_000]
 
 
 def test_a_hand_over_is_a_gap_of_the_caller() -> None:
@@ -227,12 +185,6 @@ def test_a_hand_over_is_a_gap_of_the_caller() -> None:
     assert rank.events.column("sequence").tolist()[:3] == [1, 1, -1]
 
 
-def test_a_hand_over_inside_an_operator_is_refused() -> None:
-    """The caller's gap could not be seen in a trace."""
-    with pytest.raises(QueryError, match="hands over inside 'aten::mm'"):
-        run(Op("aten::mm", (HandOver(()),)))
-
-
 def test_a_step_is_cut_where_it_starts() -> None:
     """The kernel of the first step runs until 105 us; the second step, from 4 us on, waits."""
     first = Annotation("ProfilerStep#0", (launch("a", 100_000),))
@@ -255,52 +207,166 @@ def test_a_collective_of_one_rank_waits_as_long_as_it_is_told() -> None:
     assert path(rank)[-1] == (17_000, "communication", "ncclDevKernel_AllReduce")
 
 
-def test_annotations_are_projected_onto_the_streams() -> None:
-    """From the first start to the last end of what they launched."""
-    rank = run(Annotation("step", (launch("a", 2_000), launch("b", 3_000))))
-    projected = [row for row in rank.rows if row.kind == EventKind.DEVICE_ANNOTATION]
+FAULTS = (
+    "none",
+    "dataloader",
+    "sync_in_loop",
+    "small_kernels",
+    "exposed_allreduce",
+    "synchronous_copy",
+)
 
-    assert [(row.name, row.ts_ns, row.end_ns, row.stream) for row in projected] == [
-        ("step", 5_000, 12_000, 7)
+
+def joined(path: pd.DataFrame) -> list[tuple[int, int, str]]:
+    """Start, end and bound of tiles; neighbors of one bound are joined."""
+    out: list[tuple[int, int, str]] = []
+    for start, dur, bound in zip(
+        path["start_ns"], path["dur_ns"], path["bound"].astype(str), strict=True
+    ):
+        if out and out[-1][1:] == (start, bound):
+            out[-1] = (out[-1][0], start + dur, bound)
+        else:
+            out.append((start, start + dur, bound))
+    return out
+
+
+def test_a_walk_is_cut_at_the_start_of_its_window() -> None:
+    """The launch began at 100, the window at 104."""
+    launch = Mark(107, Mark(100, None, Bound.HOST), Bound.LAUNCH, "gemm")
+
+    assert [tile[:3] for tile in tiles(Mark(130, launch, Bound.COMPUTE), 104)] == [
+        (104, 107, Bound.LAUNCH),
+        (107, 130, Bound.COMPUTE),
     ]
 
 
-def test_waits_are_recorded_unless_told_otherwise() -> None:
-    """Profilers record waits only on request."""
-    body = (
-        launch("a", 2_000),
-        Record("e", 7),
-        StreamWait("e", 9),
-        Synchronize(event="e"),
-        Synchronize(stream=7),
+def test_a_rank_alone_sees_its_own_kernel_where_the_job_sees_the_late_one() -> None:
+    """The collective started at 10 here and at 40 on the late rank, and ended at 50."""
+    here, late = (
+        Mark(10, Mark(0, None, Bound.HOST), Bound.LAUNCH),
+        Mark(40, Mark(0, None, Bound.HOST), Bound.HOST, rank=1),
     )
-    with_records = [row.name for row in run(*body).rows if row.kind == EventKind.SYNC]
-    without = [
-        row.name for row in run(*body, sync_records=False).rows if row.kind == EventKind.SYNC
+    end = Mark(50, late, Bound.COMMUNICATION, local_cause=here)
+
+    assert [tile[:3] for tile in tiles(end, 0)] == [
+        (0, 10, Bound.LAUNCH),
+        (10, 50, Bound.COMMUNICATION),
+    ]
+    assert [tile[:3] for tile in tiles(end, 0, is_local=False)] == [
+        (0, 40, Bound.HOST),
+        (40, 50, Bound.COMMUNICATION),
     ]
 
-    assert with_records == ["Stream Wait Event", "Event Sync", "Stream Sync"]
-    assert without == []
+
+@given(program=programs())
+def test_the_truth_tiles_the_trace(program: Program) -> None:
+    """From the first start to the last end, without gap or overlap, in integers."""
+    rank = simulate(program)
+    truth, graph_events = rank.truth, rank.events.is_host | rank.events.is_device
+    starts, ends = truth["start_ns"], truth["start_ns"] + truth["dur_ns"]
+
+    assert starts[1:].tolist() == ends[:-1].tolist()
+    assert starts.iloc[0] == rank.events.ts_ns[graph_events].min()
+    assert ends.iloc[-1] == rank.events.end_ns[graph_events].max()
+    assert (truth["dur_ns"] > 0).all()
 
 
-def test_two_causes_at_one_instant_are_counted() -> None:
-    """The launch arrives at 14 us, and so does the end of the work before, plus the gap."""
-    rank = run(launch("a", 3_000), launch("b", 1_000))
+@pytest.mark.parametrize("fault", [*FAULTS, "full_queue", "recompile"])
+def test_the_path_of_a_training_run_is_the_true_one(fault: Fault) -> None:
+    """Whatever is wrong with the run."""
+    rank = simulate(training_rank(steps=2, layers=3, fault=fault))
+    found = Trace.from_events(rank.events).compile().window("trace").critical_path()
 
-    assert spans(rank)["b"] == (9_000, 10_000)
-    assert rank.n_ties == 1
-
-
-def test_a_program_without_events_has_no_path() -> None:
-    """Nothing is recorded, so nothing is explained."""
-    rank = run(Spend(1_000))
-
-    assert len(rank.events) == 0
-    assert len(rank.truth) == 0
+    assert rank.n_ties == 0
+    assert joined(found.segments) == joined(rank.truth)
 
 
-@pytest.mark.parametrize("body", [(Op("a", (Spend(-1),)),), (launch("a", -1),)])
-def test_negative_durations_are_refused(body: tuple[Action, ...]) -> None:
-    """Time does not go back; a truth that did would be none."""
-    with pytest.raises(QueryError, match="negative"):
-        run(*body)
+QUICK = settings(max_examples=500, phases=(Phase.generate,), deadline=None, database=None)
+BOUNDS = (
+    "compute",
+    "communication",
+    "memory",
+    "launch",
+    "kernel_gap",
+    "host",
+    "data_loading",
+    "untraced_code",
+    "sync",
+)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_some_program_is_bound_by_it(bound: str) -> None:
+    """After the warm-up, which has compute, launch and sync itself."""
+    found = find(
+        programs(),
+        lambda program: bound in set(simulate(program).truth["bound"][12:]),
+        settings=QUICK,
+    )
+
+    assert bound in set(simulate(found).truth["bound"])
+
+
+def test_some_job_waits_across_ranks() -> None:
+    """The path of the job is on more than one rank."""
+    found = find(
+        jobs(),
+        lambda program: simulate_job(program).truth["rank"].nunique() > 2,
+        settings=settings(QUICK, max_examples=5_000),
+    )
+
+    assert simulate_job(found).collectives["wait_ns"].max() > 0
+
+
+@pytest.mark.parametrize("half", ["", "receive"])
+def test_some_expert_parallel_job_waits_across_ranks(half: str) -> None:
+    """In dispatches of one kernel, and in those of two halves."""
+    found = find(
+        expert_jobs(max_ranks=2, max_layers=2),
+        lambda program: (
+            len(set(simulate_job(program).truth["rank"])) > 1
+            and f"half={half!r}" in repr(program.ranks[0].body)
+        ),
+        settings=QUICK,
+    )
+
+    assert simulate_job(found).collectives["wait_ns"].max() > 0
+
+
+def test_they_are_what_the_simulator_writes():
+    """Otherwise run `python -m tests.synth.shipped_traces`."""
+    stale = [
+        path.as_posix()
+        for path, rank in shipped_traces().items()
+        if gzip.decompress((ROOT / path).read_bytes()) != rank.to_json()
+    ]
+
+    assert stale == []
+
+
+def test_the_captured_one_is_a_capture_of_the_tests():
+    captured = ROOT / "tests/data/captures/single/loader0.pt.trace.json.gz"
+
+    assert hg.demo_trace("captured").read_bytes() == captured.read_bytes()
+
+
+def test_the_notebooks_have_no_others():
+    kept = {path.relative_to(ROOT) for path in (ROOT / NOTEBOOKS).rglob("*.gz")}
+
+    assert kept == {path for path in shipped_traces() if NOTEBOOKS in path.parents}
+
+
+@pytest.mark.parametrize("name", [*PLANTED, "serving", "compiled"])
+def test_a_demo_trace_can_be_loaded_by_its_name(name):
+    assert hg.load(hg.demo_trace(name)).compile().dur_ns > 0
+
+
+def test_the_demo_job_has_four_ranks():
+    assert len(hg.load_job(hg.demo_trace("job"))) == 4
+
+
+def test_an_unknown_name_is_answered_with_all():
+    with pytest.raises(
+        hg.errors.QueryError, match=r"'dataloder'.*did you mean 'dataloader'.*, job"
+    ):
+        hg.demo_trace("dataloder")

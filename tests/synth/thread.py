@@ -39,8 +39,6 @@ from tests.synth.recorder import Recorder
 from tests.synth.truth import Mark, Release
 from tests.synth.work import GraphNode
 
-__all__ = ["Steps", "Thread"]
-
 _DATA_LOADER = re.compile(r"DataLoader|dataloader")
 
 Steps = Generator["int | Item | Thread", None, None]
@@ -58,26 +56,7 @@ class _Task:
 
 @dataclass(eq=False, repr=False)
 class Thread:
-    """One host thread while it runs.
-
-    Parameters
-    ----------
-    tid : int
-        Number; the main thread is 1.
-    now : int, unit=ns
-    mark, first : Mark, optional
-        Its latest instant, and the first that is recorded.
-    open : list of int
-        Rows of the events that it is in.
-    range_ends : dict of int to Mark
-        Ends of annotations by row.
-    tasks : deque of _Task
-        What it still has to do, if it works for others.
-    workers : dict of int to Thread
-        Threads that work for any thread of the rank.
-    is_busy : bool
-        Whether it is doing what it was given.
-    """
+    """One host thread while it runs."""
 
     recorder: Recorder
     device: Device

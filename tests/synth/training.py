@@ -34,8 +34,6 @@ from tests.synth.program import (
     Work,
 )
 
-__all__ = ["Delay", "Fault", "training_job", "training_rank"]
-
 Fault = Literal[
     "none",
     "dataloader",
@@ -75,33 +73,7 @@ _LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 def training_rank(
     *, steps: int = 3, layers: int = 6, fault: Fault = "none", accumulate: int = 1, seed: int = 0
 ) -> Program:
-    """The program of rank 0 of eight that train a model; the other seven are not simulated.
-
-    Parameters
-    ----------
-    steps, layers : int
-    fault : Fault, default="none"
-        Without one, the step is bound by compute.
-    accumulate : int, default=1
-        Gradients are reduced, and the optimizer runs, in each step whose number it divides.
-    seed : int
-
-    Returns
-    -------
-    Program
-
-    Raises
-    ------
-    QueryError
-        If there is no such fault.
-
-    Examples
-    --------
-    >>> from tests.synth.simulator import simulate
-    >>> rank = simulate(training_rank(steps=2, fault="dataloader"))
-    >>> rank.truth.groupby("bound")["dur_ns"].sum().idxmax()
-    'data_loading'
-    """
+    """The program of rank 0 of eight that train a model; the other seven are not simulated."""
     _check_fault(fault)
     source = random.Random(seed)  # noqa: S311 - no secret
     builder = _Step(layers=layers, fault=fault, random=source, accumulate=accumulate)
@@ -133,49 +105,6 @@ def training_job(
 
     Ranks are numbered as in Megatron: tensor-parallel neighbors first, then data parallel, then
     pipeline stages.
-
-    Parameters
-    ----------
-    ranks, steps, layers : int
-        `layers` is the number of layers of each rank.
-    fault : Fault, default="none"
-        Of every rank.
-    tensor, pipeline : int
-        Ranks per tensor-parallel group, and pipeline stages; their product divides `ranks`.
-    micro_batches : int, default=1
-        Of each step, in the order 1F1B.
-    slow_stage : int
-        Stage whose kernels take twice as long, -1 for none.
-    accumulate : int
-        As of `training_rank`.
-    straggler : int
-        Rank that is late in every step, -1 for none.
-    delay : Delay
-        Why it is late.
-    delay_ns : int, unit=ns
-        By how much, per step.
-    max_offset_ns, max_drift_ppb : int
-        Clocks of all ranks but 0 are off by up to this.
-    jitter_ns : int, unit=ns
-        Added to each launch latency at random.
-    seed : int
-
-    Returns
-    -------
-    JobProgram
-
-    Raises
-    ------
-    QueryError
-        If there is no such fault, the ranks cannot be arranged so, or the straggler is none of
-        them.
-
-    Examples
-    --------
-    >>> from tests.synth.simulator import simulate_job
-    >>> job = simulate_job(training_job(ranks=2, steps=2, straggler=1))
-    >>> job.collectives.query("wait_ns > 1_000_000")["last_rank"].unique().tolist()
-    [1]
     """
     _check_fault(fault)
     if ranks % (tensor * pipeline):

@@ -17,8 +17,6 @@ import pandas as pd
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Schema, duration, identifier, instant, label, name
 
-__all__ = ["TRUTH", "Mark", "Release", "Tile", "tiles", "truth_frame"]
-
 TRUTH = Schema(
     "TRUTH",
     {
@@ -56,30 +54,7 @@ class Release(StrEnum):
 
 
 class Mark:
-    """An instant, and its cause.
-
-    Parameters
-    ----------
-    ts_ns : int, unit=ns
-        True time.
-    cause : Mark, optional
-        The mark that released this instant; None at the very start.
-    bound : Bound
-        What bound the time from the cause to this instant.
-    rank, event : int
-        What the time belongs to.
-    local_cause : Mark, optional
-        What released it as far as this rank alone can tell; `cause` if not given.
-    release : Release
-        What it waited for.
-    late_ns : int, unit=ns
-        How much sooner it would have come without that.
-
-    Attributes
-    ----------
-    seen_ns : int, unit=ns
-        The time that is recorded; later than the true one at late ends of device work.
-    """
+    """An instant, and its cause."""
 
     __slots__ = (
         "bound",
@@ -154,16 +129,7 @@ def _walk(last: Mark, start_ns: int, *, is_local: bool) -> Iterator[Tile]:
 
 
 def tiles(last: Mark, start_ns: int, *, is_local: bool = True) -> list[Tile]:
-    """The tiles of the true path from `start_ns` to a mark, earliest first.
-
-    Examples
-    --------
-    >>> start = Mark(100, None, Bound.HOST)
-    >>> launch = Mark(107, start, Bound.LAUNCH, "gemm")
-    >>> end = Mark(130, launch, Bound.COMPUTE, "gemm")
-    >>> [(tile.start_ns, tile.end_ns, tile.bound.label) for tile in tiles(end, 104)]
-    [(104, 107, 'launch'), (107, 130, 'compute')]
-    """
+    """The tiles of the true path from `start_ns` to a mark, earliest first."""
     return list(_walk(last, start_ns, is_local=is_local))[::-1]
 
 

@@ -7,26 +7,13 @@ from typing import Literal
 
 from htagraph.model.kinds import EventKind
 
-__all__ = ["Collective", "Graph", "GraphNode", "Group", "Work"]
-
 _KINDS = {"Memcpy": EventKind.MEMCPY, "Memset": EventKind.MEMSET}
 """Kinds of device work by how its name begins; all else is kernels."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Work on a stream: a kernel, copy or fill.
-
-    Parameters
-    ----------
-    name : str
-        A copy if it begins with ``Memcpy``, a fill if with ``Memset``, else a kernel.
-    dur_ns : int, unit=ns
-    n_bytes : int
-        That a copy or fill moves; 0 for none.
-    n_blocks, n_threads : int
-        Launch geometry of a kernel, in one dimension; 0 for none.
-    """
+    """Work on a stream: a kernel, copy or fill."""
 
     name: str
     dur_ns: int
@@ -42,16 +29,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Group:
-    """Ranks that communicate: a process group.
-
-    Parameters
-    ----------
-    name : str
-        As in ``Process Group Name``; names one communicator, whose collectives are counted.
-    ranks : tuple of int
-    description : str
-        As in ``Process Group Description``.
-    """
+    """Ranks that communicate: a process group."""
 
     name: str = "0"
     ranks: tuple[int, ...] = (0,)
@@ -60,30 +38,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Collective:
-    """A communication kernel, which ends `dur_ns` after those it waits for have started.
-
-    Parameters
-    ----------
-    name : str
-        Of the kernel.
-    dur_ns : int, unit=ns
-        Transfer time once everybody is there.
-    group : Group
-    operation : str
-        ``allreduce``, ``_allgather_base``, ``_reduce_scatter_base``, ``all_to_all``, ``broadcast``,
-        ``reduce``, ``send``, ``recv``; ``notify``, ``dispatch`` and ``combine`` of a library that
-        records nothing. All ranks wait for all, but for some: leaves wait for the root of a
-        broadcast, the root of a reduce for the leaves, and the receiver for the sender.
-    n_elements : int
-    dtype : str
-    root : int
-        Rank of root or sender.
-    alone_ns : int, unit=ns
-        What the kernel waits for other ranks when it is simulated without them.
-    half : {"", "send", "receive"}
-        The kernel is the half of a collective that sends, and waits for nobody; or the one that
-        receives, which comes later and waits until all others have begun to send.
-    """
+    """A communication kernel, which ends `dur_ns` after those it waits for have started."""
 
     name: str
     dur_ns: int
@@ -119,16 +74,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A piece of work in a graph.
-
-    Parameters
-    ----------
-    work : Work or Collective
-    stream : int
-        That it runs on in every replay; nodes of one stream run in their order.
-    after : tuple of int
-        Positions of earlier nodes, of any stream, that must have ended.
-    """
+    """A piece of work in a graph."""
 
     work: Work | Collective
     stream: int = 7
@@ -137,17 +83,7 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class Graph:
-    """Work that is launched as a whole, again and again (a CUDA graph).
-
-    Parameters
-    ----------
-    nodes : tuple of GraphNode
-        Each after those that it waits for.
-    id : int
-        As in ``graph id``.
-    records_nodes : bool
-        Whether a trace names graph and node of its work. Many do not.
-    """
+    """Work that is launched as a whole, again and again (a CUDA graph)."""
 
     nodes: tuple[GraphNode, ...]
     id: int = 1

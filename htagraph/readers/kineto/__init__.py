@@ -2,7 +2,7 @@
 
 The path of the bytes: `byte_stream` (decompressed blocks) -> `pieces` -> `trace_document` (header
 and events) -> `worker` (one thread) -> `compiled.scanner` (columns; `lexer`, `keys`,
-`event_values`, `interning`) -> `scanned_parts` -> `merging` -> `cleaning` -> `event_table`. What
-the scanner rejects goes through `value_repair` and `compiled.repairer`. Memory: about 140 bytes per
-event, plus a few megabytes for the pieces being scanned, whatever the size of the file.
+`event_values`, `interning`) -> `merging` -> `cleaning` -> `event_table`. What the scanner rejects
+goes through `compiled.repairer`. Memory: about 140 bytes per event, plus a few megabytes for the
+pieces being scanned, whatever the size of the file.
 """

@@ -90,7 +90,7 @@ def cleaned(
     keep &= ~_far(columns, keep, base_time_ns, log)
     keep &= ~_strays(columns, keep, log)
     keep &= ~_doubles(columns, keep, log)
-    return columns if keep.all() else _kept(columns, keep)
+    return columns if keep.all() else kept(columns, keep)
 
 
 def _async_owners(columns: Columns, rows: I64) -> I32:
@@ -292,7 +292,8 @@ def _repeated(hashes: npt.NDArray[np.uint64]) -> Bools:
     return repeated
 
 
-def _kept(columns: Columns, keep: Bools) -> Columns:
+def kept(columns: Columns, keep: Bools) -> Columns:
+    """Some rows of columns, and all flow points."""
     number = np.cumsum(keep) - 1
     sparse = {}
     for name, (events, values) in columns.sparse.items():

@@ -12,8 +12,11 @@ import numpy.typing as npt
 
 from htagraph.errors import TraceError
 from htagraph.model.arrays import I32, I64
+from htagraph.readers.byte_stream import ByteStream
 from htagraph.readers.kineto.header import decoded
-from htagraph.readers.kineto.seek_points import FROM_START, SeekPoints, TextReader
+
+_READ = 1 << 16
+"""Decompressed bytes read at once (chosen)."""
 
 
 @dataclass(frozen=True)
@@ -24,20 +27,26 @@ class ArgsIndex:
     source: Path | bytes = field(repr=False)
     offset: I64  # Of shape (n_events,). In byte. First byte of each event.
     length: I32  # Of shape (n_events,). In byte.
-    # From which the file can be read; by default its start
-    points: SeekPoints = field(default=FROM_START, repr=False)
 
     def raw(self, events: npt.ArrayLike) -> list[bytes]:
         """The bytes of events, as they are in the file.
 
-        Without points, each call reads the file from its start, so pass many events at once.
+        Each call reads a compressed file from its start, so pass many events at once.
         """
         wanted = np.atleast_1d(np.asarray(events, dtype=np.int64))
         found: dict[int, bytes] = {}
-        with closing(TextReader(self.source, self.points)) as reader:
-            for event in np.unique(wanted).tolist():
+        rows = np.unique(wanted)
+        text, at = b"", 0  # what was read last, and where it begins
+        with closing(ByteStream(self.source)) as stream:
+            for event in rows[np.argsort(self.offset[rows], kind="stable")].tolist():
                 start = int(self.offset[event])
-                found[event] = reader.read(start, start + int(self.length[event]))
+                end = start + int(self.length[event])
+                if end > at + len(text):
+                    stream.skip(max(start - stream.n_read, 0))
+                    text, at = text[start - at :], min(start, stream.n_read)
+                    while at + len(text) < end and (block := stream.read(_READ)):
+                        text += block
+                found[event] = text[start - at : end - at]
         if not all(raw[:1] == b"{" and raw[-1:] == b"}" for raw in found.values()):
             raise TraceError(
                 "the file has changed since it was loaded.",

@@ -20,7 +20,8 @@ from htagraph.model.recording import ArgsReader
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.kineto.event_kinds import event_kinds
-from htagraph.readers.kineto.merging import Columns, Id, canonical_id
+from htagraph.readers.kineto.merging import Columns
+from htagraph.readers.kineto.worker import Id, canonical_id
 
 ABSENT = np.iinfo(np.int64).min
 _ON_STREAM = codes((*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_ANNOTATION))

@@ -5,13 +5,10 @@ Parts are appended to columns that grow in place, so that memory holds each even
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,12 +17,10 @@ from htagraph.model.recording import OUTSIDE
 from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
-from htagraph.readers.kineto.worker import ROW_FIELDS, Part, Worker, added
+from htagraph.readers.kineto.worker import ROW_FIELDS, Id, Part, Texts, added
 from htagraph.readers.repair_log import merge_counts, new_counts
 
-Id = int | str
-
-_INTEGER = re.compile(r"-?[0-9]{1,40}")
+_Any = TypeVar("_Any", str, tuple[Id, Id])
 
 
 @dataclass
@@ -42,28 +37,9 @@ class Columns:
     # Of all events by category, skipped or not
     n_bytes: dict[str, int] = field(default_factory=dict)
 
-
-def canonical_id(value: object) -> Id:
-    """An id for comparison: numeric text becomes the integer, other text stays."""
-    if isinstance(value, int):
-        return int(value)
-    text = "" if value is None else str(value)
-    return int(text) if _INTEGER.fullmatch(text) else text
-
-
-def unescaped(raw: bytes) -> str:
-    """The text between two quotes of a JSON file."""
-    if b"\\" not in raw:
-        return raw.decode("utf-8", "replace")
-    try:
-        return msgspec.json.decode(b'"' + raw + b'"', type=str)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    try:
-        text = json.loads(b'"' + raw + b'"')
-    except ValueError:  # a list or object that is kept as it is written
-        return raw.decode("utf-8", "replace")
-    return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    def known(self) -> tuple[list[str], list[tuple[Id, Id]], list[str]]:
+        """As of `Texts`."""
+        return self.symbols, self.lanes, self.lists
 
 
 _MOST_GROWTH = 64
@@ -111,13 +87,18 @@ class Assembly:
         self._sparse = [(_Growing(np.int32), _Growing(column.dtype)) for column in COLUMNS]
         self._n_rows, self._n_flows, self._n_outside = 0, 0, 0
         self._spans: list[_Span] = []
+        self._workers: list[Texts] = []
         self._skipped: dict[int, I64] = {}
         self._n_bytes: dict[int, I64] = {}
         self._phases = np.zeros(256, dtype=np.int64)
 
     def add(self, part: Part) -> None:
         """Append a part."""
-        span, share = _Span(part.worker, self._n_rows, self._n_flows), self._share()
+        number = next((k for k, one in enumerate(self._workers) if one is part.worker), None)
+        if number is None:
+            number = len(self._workers)
+            self._workers.append(part.worker)
+        span, share = _Span(number, self._n_rows, self._n_flows), self._share()
         for name, arrays in part.rows.items():
             for array in arrays:
                 self._rows[name].append(array, share)
@@ -131,9 +112,9 @@ class Assembly:
                 values.append(some_values, share)
         self._n_rows += part.n_rows
         self._spans.append(span)
-        self._count(part)
+        self._count(part, number)
 
-    def _count(self, part: Part) -> None:
+    def _count(self, part: Part, worker: int) -> None:
         self.metas += part.metas
         merge_counts(self.repairs, part.repairs)
         self.has_events |= part.has_events()
@@ -143,35 +124,16 @@ class Assembly:
         self._phases += part.phases
         none = np.zeros(0, dtype=np.int64)
         for sums, more in ((self._skipped, part.skipped), (self._n_bytes, part.n_bytes)):
-            sums[part.worker] = added(sums.get(part.worker, none), more)
+            sums[worker] = added(sums.get(worker, none), more)
 
-    def columns(self, workers: Sequence[Worker]) -> Columns:
+    def columns(self) -> Columns:
         """The columns of all parts; uses up the assembly."""
-        codes: dict[str, int] = {"": 0}
-        symbol_maps = [
-            np.array(
-                [codes.setdefault(unescaped(raw), len(codes)) for raw in worker.symbols()],
-                dtype=np.int32,
-            )
-            for worker in workers
-        ]
-        symbols = list(codes)
-        lane_codes: dict[tuple[Id, Id], int] = {}
-        lane_maps = [
-            np.array(
-                [
-                    lane_codes.setdefault(lane, len(lane_codes))
-                    for lane in _lanes(worker, symbols, symbol_map)
-                ],
-                np.int32,
-            )
-            for worker, symbol_map in zip(workers, symbol_maps, strict=True)
-        ]
-        list_codes: dict[bytes, int] = {}
-        list_maps = [
-            np.array([list_codes.setdefault(raw, len(list_codes)) for raw in lists], np.int32)
-            for lists in (worker.lists() for worker in workers)
-        ]
+        texts, of_lanes, of_lists = zip(
+            ([""], [], []), *(worker.known() for worker in self._workers), strict=True
+        )
+        symbols, (_, *symbol_maps) = _numbered(texts)
+        lanes, (_, *lane_maps) = _numbered(of_lanes)
+        lists, (_, *list_maps) = _numbered(of_lists)
         rows = {name: growing.take() for name, growing in self._rows.items()}
         flows = [growing.take() for growing in self._flows]
         row_spans = [(span.worker, span.row) for span in self._spans]
@@ -187,8 +149,8 @@ class Assembly:
             np.array(flows),
             sparse,
             symbols,
-            list(lane_codes),
-            [raw.decode("utf-8", "replace") for raw in list_codes],
+            lanes,
+            lists,
             self._counts(symbols, symbol_maps),
             _by_category(self._n_bytes, symbols, symbol_maps),
         )
@@ -242,11 +204,13 @@ class _Span(NamedTuple):
     flow: int
 
 
-def _lanes(worker: Worker, symbols: list[str], symbol_map: I32) -> list[tuple[Id, Id]]:
-    return [
-        (canonical_id(symbols[symbol_map[pid]]), canonical_id(symbols[symbol_map[tid]]))
-        for pid, tid in worker.lanes()
+def _numbered(known: Iterable[Sequence[_Any]]) -> tuple[list[_Any], list[I32]]:
+    """What several have, each once, and the number there of all that each has."""
+    codes: dict[_Any, int] = {}
+    maps = [
+        np.array([codes.setdefault(one, len(codes)) for one in some], np.int32) for some in known
     ]
+    return list(codes), maps
 
 
 def _renumber(

@@ -64,6 +64,15 @@ class PieceStream:
         self._at += n_bytes
         self.offset += n_bytes
 
+    def skip(self, n_bytes: int) -> None:
+        """Pass over bytes that were read before."""
+        at = self.offset
+        self.advance(max(n_bytes, 0))
+        rest = n_bytes - (self.offset - at)
+        if rest > 0:
+            self._stream.skip(rest)
+            self.offset += rest
+
     def skip_space(self) -> bytes:
         """The next byte that is not white space, without taking it; none at the end."""
         while True:

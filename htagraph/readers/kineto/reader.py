@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from htagraph.errors import TraceFormatError
+from htagraph.model.arrays import I64
 from htagraph.model.recording import STACKS, Origin, Recording
 from htagraph.readers.byte_stream import ByteStream
 from htagraph.readers.defects import Defect
@@ -36,7 +37,6 @@ from htagraph.readers.kineto.header import (
 )
 from htagraph.readers.kineto.merging import Assembly, Columns
 from htagraph.readers.kineto.pieces import PieceStream
-from htagraph.readers.kineto.seek_points import FROM_START, SeekPoints
 from htagraph.readers.kineto.trace_document import Document
 from htagraph.readers.kineto.worker import Part, Worker
 from htagraph.readers.repair_log import RepairLog
@@ -72,14 +72,6 @@ def read_kineto(
     return load_file(source, EventFilter(stacks, categories, window))
 
 
-@dataclass(frozen=True)
-class Scanned:
-    """The header of a scanned file, and the workers that hold its symbols and lanes."""
-
-    metadata: Mapping[str, Any]
-    workers: list[Worker]
-
-
 def load_file(
     source: str | Path | bytes, wanted: EventFilter, *, n_threads: int | None = None
 ) -> Recording:
@@ -92,7 +84,7 @@ def load_file(
         window = _window_in_file(source, wanted.window)
     stream = ByteStream(source, log, reports=True)
     assembly = Assembly(stream.share)
-    file = scanned(stream, wanted, window, log, assembly.add, n_threads=n_threads)
+    metadata = scanned(stream, wanted, window, log, assembly.add, n_threads=n_threads)
     if assembly.nonsense >= 0 and not assembly.has_events:
         raise TraceFormatError(
             "nothing in the event list is an event",
@@ -101,9 +93,7 @@ def load_file(
             hint="an event is an object with `ph`.",
         )
     log.merge(assembly.repairs)
-    found = Found(
-        source, stream.path, assembly.columns(file.workers), assembly.metas, file.metadata
-    )
+    found = Found(source, stream.path, assembly.columns(), assembly.metas, metadata)
     return recording_of(found, None if wanted.window is None else window, wanted.categories, log)
 
 
@@ -115,7 +105,6 @@ class Found(NamedTuple):
     columns: Columns
     metas: list[bytes]
     metadata: Mapping[str, Any]
-    points: SeekPoints = FROM_START
 
 
 def recording_of(
@@ -137,7 +126,7 @@ def recording_of(
     devices = devices_of(metadata)
     events = event_table(columns, metadata_events, base_time_ns, devices, is_plain=plain)
     source = found.source if isinstance(found.source, bytes) else Path(found.source)
-    args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"], found.points)
+    args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"])
     if plain:
         samples, n_left_out = counter_samples(events, args)
         events = replace(events, samples=samples)
@@ -158,8 +147,8 @@ def recording_of(
 def _window_in_file(source: str | Path | bytes, window: tuple[int, int]) -> tuple[int, int]:
     """A window on the clock of the file, without its base time."""
     nothing = EventFilter(categories=())
-    header = scanned(ByteStream(source), nothing, EVERYTHING, RepairLog(Defect), lambda _: None)
-    return times_in_file(window, header.metadata)
+    metadata = scanned(ByteStream(source), nothing, EVERYTHING, RepairLog(Defect), lambda _: None)
+    return times_in_file(window, metadata)
 
 
 def times_in_file(window: tuple[int, int], metadata: Mapping[str, Any]) -> tuple[int, int]:
@@ -169,19 +158,6 @@ def times_in_file(window: tuple[int, int], metadata: Mapping[str, Any]) -> tuple
         min(max(time_ns - base_time_ns, EVERYTHING[0]), EVERYTHING[1]) for time_ns in window
     )
     return start_ns, end_ns
-
-
-def new_workers(
-    wanted: EventFilter,
-    window: tuple[int, int],
-    path: Path | None,
-    n: int = _THREADS,
-    *,
-    notes_all: bool = False,
-) -> list[Worker]:
-    """Workers that read some events; see `scanned`."""
-    known, rules = _rules(wanted, window, notes_all=notes_all)
-    return [Worker(number, known, rules, path) for number in range(n)]
 
 
 def _metadata_events(texts: list[bytes], log: RepairLog) -> Iterator[Mapping[str, Any]]:
@@ -201,22 +177,27 @@ def scanned(
     wanted: EventFilter,
     window: tuple[int, int],
     log: RepairLog,
-    keep: Callable[[Part], None],
+    keep: Callable[[Part], bool | None],
     *,
     notes_all: bool = False,
     n_threads: int | None = None,
-) -> Scanned:
-    """Scan a file, and close it.
+    since: tuple[int, I64] | None = None,
+) -> Mapping[str, Any]:
+    """Scan a file, and close it; its header.
 
-    `window`: on the clock of the file, without its base time. `keep`: called with each part of the
-    event list, in order. `notes_all`: whether a part holds the bytes of all events, not only of
-    metadata events.
+    `window`: on the clock of the file, without its base time. `keep`, `since`: as of
+    `Document`. `notes_all`: whether a part holds the bytes of all events, not only of metadata
+    events.
     """
     with closing(stream):
         worth_threads = stream.n_compressed >= _THREADS_FROM
         n = n_threads or (min(_THREADS, os.cpu_count() or 1) if worth_threads else 1)
-        workers = new_workers(wanted, window, stream.path, n, notes_all=notes_all)
-        document = Document(PieceStream(stream), workers, log, keep)
+        known, rules = _rules(wanted, window, notes_all=notes_all)
+
+        def workers() -> list[Worker]:
+            return [Worker(known, rules, stream.path) for _ in range(n)]
+
+        document = Document(PieceStream(stream), workers, log, keep, since)
         document.read()
     if not document.has_event_list:
         raise TraceFormatError(
@@ -224,7 +205,7 @@ def scanned(
             path=stream.path,
             hint="is it a trace of torch.profiler?",
         )
-    return Scanned(document.metadata, workers)
+    return document.metadata
 
 
 def _rules(

@@ -49,7 +49,7 @@ def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, .
     """
     log = RepairLog(Defect)
     writer = _Writer(file, log)
-    result = scanned(
+    metadata = scanned(
         ByteStream(source, log, reports=True),
         EventFilter(stacks=True),
         EVERYTHING,
@@ -57,7 +57,7 @@ def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, .
         writer.write_part,
         notes_all=True,
     )
-    writer.finish(result.metadata)
+    writer.finish(metadata)
     return log.repairs()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from htagraph.errors import TraceFormatError, TraceLimitError
+from htagraph.model.arrays import I64
 from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING, TOO_DEEP, value_end
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
@@ -77,24 +78,27 @@ _FOREIGN = {
 class Document:
     """One pass over a file: passes on the event list part by part, and collects the header keys.
 
-    `workers`: one thread each; a single one works in the calling thread. `keep`: called with each
-    part of the event list, in order.
+    `new_workers`: one thread each; a single one works in the calling thread. `keep`: called with
+    each part of the event list, in order; if it returns true, new workers go on. `since`: where to
+    go on in the first event list, if it was read before, and the repairs up to there.
     """
 
     def __init__(
         self,
         stream: PieceStream,
-        workers: list[Worker],
+        new_workers: Callable[[], list[Worker]],
         log: RepairLog,
-        keep: Callable[[Part], None],
+        keep: Callable[[Part], bool | None],
+        since: tuple[int, I64] | None = None,
     ) -> None:
         self.metadata: dict[str, Any] = {}
         self.has_event_list = False
         self._stream = stream
-        self._workers = workers
+        self._new_workers, self._workers = new_workers, new_workers()
         self._pools: list[ThreadPoolExecutor] = []
         self._log = log
         self._keep = keep
+        self._since = since
         self._repairer = Repairer()
         self._n_broken = 0
         self._met = np.zeros(len(Defect), dtype=bool)
@@ -324,6 +328,11 @@ class Document:
     def _read_events(self, *, no_end: Defect = Defect.NO_END) -> None:
         """Read the event list, after its ``[``, through its ``]``; `no_end` if that is missing."""
         self.has_event_list = True
+        if self._since is not None:
+            offset, repairs = self._since
+            self._stream.skip(offset - self._stream.offset)
+            self._met |= repairs[:, 0] > 0
+            self._since = None
         ahead: deque[tuple[Piece, Future[Part]]] = deque()
         turn = n_bytes = 0
         while True:
@@ -343,7 +352,8 @@ class Document:
             if damaged >= 0:
                 self._end_at(damaged, piece, part, ahead)
                 return
-            self._keep(part)
+            if self._keep(part):
+                self._workers = self._new_workers()
             if part.reason == BETWEEN:
                 self._stream.release(piece)
                 continue
@@ -375,7 +385,8 @@ class Document:
             wasted.exception()
         n_bytes = max(offset - piece.origin, 0)
         piece.buf[n_bytes : n_bytes + PADDING] = 0
-        self._keep(self._workers[part.worker].scan(replace(piece, n_bytes=n_bytes, is_last=True)))
+        assert isinstance(part.worker, Worker)
+        self._keep(part.worker.scan(replace(piece, n_bytes=n_bytes, is_last=True)))
         self._stream.end_at_damage(offset)
 
     def _give_back(

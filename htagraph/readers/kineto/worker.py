@@ -7,12 +7,14 @@ Calls the compiled repairer: broken values in, valid JSON and the defects found 
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -42,6 +44,10 @@ from htagraph.readers.kineto.event_fields import COLUMNS, Read
 from htagraph.readers.kineto.pieces import Piece
 from htagraph.readers.repair_log import count_in, merge_counts, new_counts
 
+Id = int | str
+
+_INTEGER = re.compile(r"-?[0-9]{1,40}")
+
 _CAPACITY = 1 << 14
 """Events per batch (chosen)."""
 
@@ -62,11 +68,41 @@ ROW_FIELDS: dict[str, type[np.generic]] = {
 """Columns of every event, in the order of `Batch.rows`, and their stored types."""
 
 
+def canonical_id(value: object) -> Id:
+    """An id for comparison: numeric text becomes the integer, other text stays."""
+    if isinstance(value, int):
+        return int(value)
+    text = "" if value is None else str(value)
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def unescaped(raw: bytes) -> str:
+    """The text between two quotes of a JSON file."""
+    if b"\\" not in raw:
+        return raw.decode("utf-8", "replace")
+    try:
+        return msgspec.json.decode(b'"' + raw + b'"', type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        text = json.loads(b'"' + raw + b'"')
+    except ValueError:  # a list or object that is kept as it is written
+        return raw.decode("utf-8", "replace")
+    return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class Texts(Protocol):
+    """What knows the texts of codes."""
+
+    def known(self) -> tuple[list[str], list[tuple[Id, Id]], list[str]]:
+        """Its symbols, lanes and lists, by code."""
+
+
 @dataclass
 class Part:
     """The events of one piece of the file, with the codes of the worker that read it."""
 
-    worker: int  # Whose codes of symbols and lanes they use
+    worker: Texts  # Whose codes of symbols and lanes they use
     rows: dict[str, list[npt.NDArray[Any]]] = field(
         default_factory=lambda: {name: [] for name in ROW_FIELDS}
     )  # By name of `ROW_FIELDS`, one array per batch
@@ -288,10 +324,7 @@ class Worker:
     `known_symbols`: symbols that get the first codes.
     """
 
-    def __init__(
-        self, number: int, known_symbols: list[str], rules: Rules, path: Path | None = None
-    ) -> None:
-        self.number = number
+    def __init__(self, known_symbols: list[str], rules: Rules, path: Path | None = None) -> None:
         self._path = path
         self._repairer = Repairer()
         self._tables = Tables(
@@ -307,23 +340,20 @@ class Worker:
         for symbol in known_symbols:
             enter(self._tables.symbols, symbol.encode())
 
-    def symbols(self) -> list[bytes]:
-        """The texts of all symbols, as in the file."""
-        return texts(self._tables.symbols)
-
-    def lanes(self) -> list[tuple[int, int]]:
-        """The pairs of symbols that name all lanes."""
+    def known(self) -> tuple[list[str], list[tuple[Id, Id]], list[str]]:
+        """The texts of all symbols, the ids that name all lanes, and lists as written."""
+        symbols = [unescaped(raw) for raw in texts(self._tables.symbols)]
         lanes = self._tables.lanes
         keys = lanes.arena[: 8 * int(lanes.n[0])].view(np.int64).tolist()
-        return [(key >> 32, key & 0xFFFFFFFF) for key in keys]
-
-    def lists(self) -> list[bytes]:
-        """All lists that are kept as written."""
-        return texts(self._tables.lists)
+        ids = [
+            (canonical_id(symbols[key >> 32]), canonical_id(symbols[key & 0xFFFFFFFF]))
+            for key in keys
+        ]
+        return symbols, ids, [raw.decode("utf-8", "replace") for raw in texts(self._tables.lists)]
 
     def scan(self, piece: Piece) -> Part:
         """Read the events of a piece that begins between two events."""
-        part = Part(self.number, origin=piece.origin)
+        part = Part(self, origin=piece.origin)
         i, after_event = 0, False
         while True:
             i, reason = scan(piece.buf, i, piece.n_bytes, piece.origin, self._fixed, after_event)
