@@ -1,10 +1,6 @@
 """`handler`: the `on_trace_ready` of a profiler, which writes traces and a report.
 
-Cycles of a profiler: which steps one recorded, and whether another follows.
-
-The place of a process in its job, and its messages to the user.
-
-The report on a capture, written by a child process while the training continues.
+The report is written by a child process, while the training continues.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread, main_thread
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from htagraph.capture.trace_file import POLL_S, Arrivals, TraceFile, TraceName, ranks_in_words
@@ -33,51 +29,35 @@ Pinned by `tests/capture/test_handler.py`."""
 _RECORDING = frozenset({"RECORD", "RECORD_AND_SAVE"})
 
 
-@dataclass(frozen=True)
-class Cycle:
-    """A cycle that ended."""
+def ended_cycle(profiler: Any, before: int) -> tuple[int | None, bool, int]:  # noqa: ANN401
+    """The cycle that just ended, when a profiler calls `on_trace_ready`.
 
-    step: int | None  # Its first step, None if the profiler counts no steps
-    is_last: bool  # No other follows, as far as the schedule tells
-    n_steps: int = -1  # Whole steps that it recorded, -1 if unknown
+    Its first step, None if the profiler counts no steps; whether no other follows, as far as the
+    schedule tells; and how many whole steps it recorded, -1 if unknown. `before`: step in which the
+    previous cycle ended, -1 for none.
+    """
+    step: int | None = getattr(profiler, "step_num", None)
+    schedule = getattr(profiler, "schedule", None)
+    if step is None or not getattr(profiler, "record_steps", False):
+        return None, True, -1
+    if not isinstance(schedule, FunctionType):
+        return step, False, -1  # calling an object might change its state
 
-    @classmethod
-    def ended(cls, profiler: Any, before: int) -> Cycle:  # noqa: ANN401  torch has no door here
-        """The cycle that just ended, when a profiler calls `on_trace_ready`.
+    def action(number: int) -> str:
+        return str(schedule(number).name)
 
-        `before`: step in which the previous cycle ended, -1 for none.
-        """
-        step: int | None = getattr(profiler, "step_num", None)
-        schedule = getattr(profiler, "schedule", None)
-        if step is None or not getattr(profiler, "record_steps", False):
-            return cls(None, is_last=True)
-        if not isinstance(schedule, FunctionType):
-            return cls(step, is_last=False)  # calling an object might change its state
-
-        def action(number: int) -> str:
-            return str(schedule(number).name)
-
-        try:
-            stopped = _was_stopped(profiler, action, step, before)
-            first = step if stopped else step - 1
-            while first > max(before, 0) and action(first - 1) == "RECORD":
-                first -= 1
-            last = stopped or not any(action(step + n) in _RECORDING for n in range(_FAR))
-        except Exception:  # noqa: BLE001  a schedule is the user's code
-            return cls(step, is_last=False)
-        return cls(first, last, step - first)
-
-
-def _was_stopped(
-    profiler: Any,  # noqa: ANN401
-    action: Callable[[int], str],
-    step: int,
-    before: int,
-) -> bool:
-    """Whether `stop()` ended the cycle, not the step after its last one."""
-    if profiler.current_action.name == "DEVICE_STOPPED":
-        return False
-    return step in (0, before) or action(step - 1) != "RECORD_AND_SAVE"
+    try:
+        # Whether `stop()` ended the cycle, not the step after its last one.
+        stopped = profiler.current_action.name != "DEVICE_STOPPED" and (
+            step in (0, before) or action(step - 1) != "RECORD_AND_SAVE"
+        )
+        first = step if stopped else step - 1
+        while first > max(before, 0) and action(first - 1) == "RECORD":
+            first -= 1
+        last = stopped or not any(action(step + n) in _RECORDING for n in range(_FAR))
+    except Exception:  # noqa: BLE001  a schedule is the user's code
+        return step, False, -1
+    return first, last, step - first
 
 
 @dataclass(frozen=True)
@@ -113,13 +93,6 @@ _NICENESS = 19
 """The lowest priority that POSIX has: the training goes first."""
 
 
-class Reported(NamedTuple):
-    """What to print of a report: all that it found if it has no files, and why it has none."""
-
-    findings: str
-    failure: str  # Empty if the files are there
-
-
 def reported(
     trace: Path,
     folder: Path | None,
@@ -127,8 +100,11 @@ def reported(
     *,
     stacks: bool = False,
     meanwhile: Callable[[str], None] = lambda _: None,
-) -> Reported:
+) -> tuple[str, str]:
     """Write the report on a trace, or on all ranks of its capture.
+
+    What to print of it, which is all that it found if it has no files; and why it has none, empty
+    if it has.
 
     `trace`: file of one rank. `folder`: folder with the files of the other ranks, None for a job of
     one. `out`: folder for the report. `stacks`: whether the trace has Python stacks. `meanwhile`:
@@ -157,16 +133,12 @@ def reported(
             break
         meanwhile(f"writing the report into {out}")
     if not child.returncode:
-        return Reported(_head(output), "")
+        lines = [line.rstrip() for line in output.splitlines()]
+        # The first paragraphs: what was recorded, and what limits it.
+        return "\n\n".join("\n".join(lines).split("\n\n")[:2]).strip(), ""
     # On a full disk, what was printed before is all that is left of minutes of analysis.
     last = (errors.strip() or f"exit code {child.returncode}").splitlines()[-1]
-    return Reported(output.strip(), last.removeprefix("error: "))
-
-
-def _head(text: str) -> str:
-    """The paragraphs on what was recorded and what limits it."""
-    lines = [line.rstrip() for line in text.splitlines()]
-    return "\n\n".join("\n".join(lines).split("\n\n")[:2]).strip()
+    return output.strip(), last.removeprefix("error: ")
 
 
 _PAGES = ("report.html", "summary.md")
@@ -250,12 +222,12 @@ class TraceHandler:
     def __call__(self, profiler: Any) -> None:  # noqa: ANN401  torch is no dependency
         """Write the trace of the cycle that just ended."""
         with self._unharmed():
-            cycle = Cycle.ended(profiler, self._stopped_at.get(profiler, -1))
+            step, is_last, n_steps = ended_cycle(profiler, self._stopped_at.get(profiler, -1))
             self._stopped_at[profiler] = getattr(profiler, "step_num", 0)
-            if cycle.n_steps == 0 and self._latest is not None:
-                self.place.notice(f"step {cycle.step} was cut off: it has no trace.")
+            if n_steps == 0 and self._latest is not None:
+                self.place.notice(f"step {step} was cut off: it has no trace.")
                 return
-            self.finish(self.exported(profiler, cycle.step), is_last=cycle.is_last)
+            self.finish(self.exported(profiler, step), is_last=is_last)
 
     def exported(self, profiler: Any, step: int | None) -> TraceFile | None:  # noqa: ANN401
         """The trace of a cycle that began in a step, not yet compressed; None if that fails."""

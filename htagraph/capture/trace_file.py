@@ -1,8 +1,6 @@
 """A trace on its way to the disk: exported at once, compressed in the background.
 
-Names of the files that the handler writes: rank, first step, time of writing.
-
-The ranks that have written the file of a cycle, by the names in the folder.
+Files are named by rank, first step and time of writing, so names tell which ranks have written.
 """
 
 from __future__ import annotations

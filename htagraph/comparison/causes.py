@@ -1,7 +1,5 @@
 """The causes of a difference between runs, in words.
 
-Whether all parts of a run changed by one factor, as if the clock of a machine had another rate.
-
 Code that changes makes some of its parts slower. If nearly all of them take longer by one factor,
 called as often as before, the machine is the simplest reason. This is an inference: it names its
 support, and says nothing where only some parts moved, or where they moved by different factors.
@@ -27,51 +25,31 @@ from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration
 
 _DRIFT_NEARLY_ALL = 0.9
-"""Share of the time, and of the names, that has to move by the common factor.
-
-Chosen. Pinned by `test_drift.py::test_one_part_that_stays_is_a_reason_to_say_nothing`. The rest is
-what has to move apart from the largest name, of which alone nothing follows.
-"""
+"""Share of the time, and of the names, that has to move by the common factor. Chosen: test_drift.
+The rest is what has to move apart from the largest name, of which alone nothing follows."""
 
 _FEWEST = 3
 """Names that have to move by it: fewer may be one change. A name needs a hundredth of the time.
-
-Chosen. Pinned by `test_drift.py::test_two_kernels_are_too_few`.
-"""
+Chosen: test_drift."""
 
 _MATERIAL = 0.01
-"""Share of the time from which a name counts.
-
-Chosen. Pinned by `test_drift.py::test_a_name_counts_from_a_hundredth_of_the_time_on`.
-"""
+"""Share of the time from which a name counts. Chosen: test_drift."""
 
 _HALF_WAY = 0.5
 """How far a part may be from the common factor, as a share of the change: halfway to no change.
-
-Also the share of the time, and of shapes, that has to tell.
-Pinned by `test_drift.py::test_two_factors_are_no_clock`.
-"""
+Also the share of the time, and of shapes, that has to tell. Pinned by test_drift."""
 
 _SAME_CALLS = 0.01
-"""Share by which calls may differ, as those of typical steps.
-
-Pinned by `test_drift.py::test_calls_may_differ_by_a_hundredth`.
-"""
+"""Share by which calls may differ, as those of typical steps. Pinned by test_drift."""
 
 _OVERHEAD_NS = 20_000
 """Mean length of calls that are overhead, which takes as long whatever the size of the data.
-
-Chosen, as `_SHORT_NS` of attributed time. Pinned by
-`test_drift.py::test_larger_inputs_leave_the_overhead`.
-"""
+Chosen, as `_SHORT_NS` of attributed time. Pinned by test_drift."""
 
 MATTERS = 0.05
 """Share of a step from which noise counts, and what differs in every step: a gate's default limit.
-
 Of 360 equal pairs of captures on a machine whose cores were all busy, no name differs so; of 155
-planted changes of a fifth of a step and more, 152 are named. Pinned by
-`test_drift.py::test_a_part_is_longer_in_every_step`.
-"""
+planted changes of a fifth of a step and more, 152 are named. Pinned by test_drift."""
 
 _OPTIMIZER = Phase.labels()[Phase.OPTIMIZER]
 _NOT_COMPUTE = [re.compile(one) for one in (r"^Mem(cpy|set)\b", *COMMUNICATION_KERNELS.values())]
@@ -117,7 +95,9 @@ def all_alike(rows: pd.DataFrame) -> Alike | None:
     if not in_both.any():
         return None
     ratio = after[in_both] / before[in_both]
-    factor = _weighted_median(ratio, before[in_both])
+    order = np.argsort(ratio)
+    until = np.cumsum(before[in_both][order])
+    factor = float(ratio[order][np.searchsorted(until, until[-1] / 2)])  # the weighted median
     changed_ns = abs(factor - 1) * before
     tells = noise <= changed_ns
     moved = tells & in_both & (np.abs(after - factor * before) <= _HALF_WAY * changed_ns)
@@ -137,22 +117,10 @@ def all_alike(rows: pd.DataFrame) -> Alike | None:
     return Alike(factor, n_names, float(share)) if all(agree) else None
 
 
-def _weighted_median(values: F64, weights: F64) -> float:
-    order = np.argsort(values)
-    until = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(until, until[-1] / 2)])
-
-
 def has_same_calls(work: pd.DataFrame) -> bool:
     """Whether work of the same names is called as often in both runs, up to a hundredth of it."""
     n_before, n_after = (work[name].to_numpy(float) for name in ("calls_before", "calls_after"))
     return bool(np.abs(n_after - n_before).sum() <= _SAME_CALLS * n_before.sum())
-
-
-def compute_kernels(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Kernels that compute: they neither copy nor communicate, which other clocks rule."""
-    others = [any(one.search(name) for one in _NOT_COMPUTE) for name in kernels["name"]]
-    return kernels[~np.array(others, dtype=bool)]
 
 
 def is_same_size(
@@ -180,31 +148,22 @@ def is_same_size(
 
 
 _WORTH_NAMING = 0.1
-"""Share of the difference from which a bound is named.
-
-Chosen. Pinned by `test_causes.py::test_bounds_are_named_from_a_tenth_on`.
-"""
+"""Share of the difference from which a bound is named. Chosen: test_causes."""
 
 _MOST_OF_IT = 0.4
-"""Share of a bound's change from which one kernel or operator is named as its cause.
-
-Chosen. Pinned by `test_causes.py::test_a_kernel_is_named_from_two_fifths_on`.
-"""
+"""Share of a bound's change from which one kernel or operator is named as its cause. Chosen:
+test_causes."""
 
 _NEARLY_ALL = 0.9
-"""Share from which one kernel or operator is named as the whole cause, with its own time.
-
-Chosen. Pinned by `test_causes.py::test_a_kernel_gets_no_more_than_it_has`.
-"""
+"""Share from which one kernel or operator is named as the whole cause, with its own time. Chosen:
+test_causes."""
 
 _N_CAUSES = 3
 """Bounds that a sentence names: more is no sentence. Pinned by `test_causes.py`."""
 
 _SHARE_OF_A_REASON = 0.2
-"""Share from which calls, or the time of each, count as a reason for a change.
-
-Chosen. Pinned by `test_causes.py::test_calls_and_their_times_are_named_from_a_fifth_on`.
-"""
+"""Share from which calls, or the time of each, count as a reason for a change. Chosen:
+test_causes."""
 
 _ROUNDS_TO_NOTHING = 0.005
 """Smaller changes print as 0%."""
@@ -328,7 +287,9 @@ def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
     """A bound, with the main cause of its change, which gets no more than it has."""
     label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
     said = f"{bound_in_words(label)} {_signed(delta_ns)}"
-    kernels = compute_kernels(tables.kernels)
+    # They neither copy nor communicate, which other clocks rule.
+    other = [any(one.search(name) for one in _NOT_COMPUTE) for name in tables.kernels["name"]]
+    kernels = tables.kernels[~np.array(other, dtype=bool)]
     is_compute = label == Bound.COMPUTE.label and has_same_calls(kernels)
     if is_compute and (alike := all_alike(kernels)):
         return f"{said}: {tables.inferred(alike, whose='device')}"

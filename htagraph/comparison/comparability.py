@@ -1,12 +1,9 @@
 """Whether two runs can be compared: the same machine, the same size, about the same work.
 
 Where steps come in kinds, each kind is compared with the one of the other run that is most like it.
-
-What all steps of two runs share, where steps vary in what they do.
-
-The length of a batch, the tokens of an expert or the requests of a server may change how often an
-operator runs. Then no two steps do the same work, but they share most of it: the names that are
-called as often in every step. These are compared; the others are left out, and named.
+Where steps vary (the length of a batch, the tokens of an expert), no two do the same work, but they
+share most of it: the names that are called as often in every step. These are compared; the others
+are left out, and named.
 """
 
 from __future__ import annotations
@@ -25,18 +22,12 @@ from htagraph.model.labels import name_label
 
 _FEWEST_COMMON = 0.5
 """Share in common below which work differs: of time by name, of two runs; of calls, of two kinds of
-steps.
-
-Chosen, and documented in `docs/gate.md`. Pinned by
-`test_run_diff.py::test_another_model_has_few_names_in_common`.
-"""
+steps. Chosen, and documented in `docs/gate.md`. Pinned by test_run_diff."""
 
 
 _CONTAINED = 0.9
-"""Share of one run's time in names of the other from which that does the same and more.
-
-Chosen. Pinned by `test_run_diff.py::test_added_work_is_the_same_work_and_more`.
-"""
+"""Share of one run's time in names of the other from which that does the same and more. Chosen:
+test_run_diff."""
 
 Pairs = tuple[tuple[int, int], ...]
 """Kinds of steps that are compared, by their rows before and after."""
@@ -98,7 +89,8 @@ def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]
 
 def other_work(before: RunProfile, after: RunProfile) -> str:
     """A clause if two runs share few names; steps are comparable all the same, by their length."""
-    common = _common_share(before, after)
+    shares = [_common(_times(before, part), _times(after, part)) for part in ("kernel", "operator")]
+    common = max((share for share in shares if share is not None), default=1.0)
     few = f"names in common make up {common:.0%} of the time: different work"
     return few if common < _FEWEST_COMMON else ""
 
@@ -111,15 +103,12 @@ def do_the_same_elsewhere(before: RunProfile, after: RunProfile) -> bool:
     if not (before.devices and after.devices and before.devices != after.devices):
         return False
     alike = replace(after, devices=before.devices)
-    reasons = {*why_not_comparable(before, alike)} - {other_work(before, alike)}
-    return not reasons and _same_shapes(before, after) >= _FEWEST_COMMON
-
-
-def _same_shapes(before: RunProfile, after: RunProfile) -> float:
-    """Share of device time in operators and shapes that both runs have, where it is smaller."""
+    if {*why_not_comparable(before, alike)} - {other_work(before, alike)}:
+        return False
     times = [_times(run, KERNEL_PARTS["shape"]) for run in (before, after)]
     same = [name for name in times[0].index.intersection(times[1].index) if "[" in name]
-    return float(min(one[same].sum() / max(one.sum(), 1) for one in times))
+    share = min(float(one[same].sum()) / max(float(one.sum()), 1) for one in times)
+    return share >= _FEWEST_COMMON
 
 
 def _other_mix(before: RunProfile, after: RunProfile) -> list[str]:
@@ -130,13 +119,6 @@ def _other_mix(before: RunProfile, after: RunProfile) -> list[str]:
         if abs(share[0] - share[1]) > 1 / totals[0] + 1 / totals[1]:
             return [f"steps of one kind are {share[0]:.0%} before, {share[1]:.0%} after"]
     return []
-
-
-def _common_share(before: RunProfile, after: RunProfile) -> float:
-    """Share of time in names that both runs have; of kernels or operators, the larger share."""
-    shares = [_common(_times(before, part), _times(after, part)) for part in ("kernel", "operator")]
-    known = [share for share in shares if share is not None]
-    return max(known, default=1.0)
 
 
 def _times(run: RunProfile, part: str) -> pd.Series:
@@ -163,11 +145,8 @@ def _common(before: pd.Series, after: pd.Series) -> float | None:
 
 
 _FEWEST_SHARED = 0.5
-"""Share of the time that steps have to share: else they are compared as a whole.
-
-Chosen, as that of names in common. Pinned by
-`test_shared_work.py::test_steps_that_share_little_are_compared_as_a_whole`.
-"""
+"""Share of the time that steps have to share: else they are compared as a whole. Chosen, as that of
+names in common. Pinned by test_shared_work."""
 
 _N_NAMED = 2
 """Names that are left out and told; more is no sentence. Pinned by `test_shared_work.py`."""

@@ -20,10 +20,8 @@ from htagraph.model.units import human_duration, human_percent
 State = Literal["passed", "broken", "withheld"]
 
 DEFAULT_FAIL_ABOVE = 0.05
-"""Share by which a run may be slower than its baseline, by default.
-
-Documented in `docs/gate.md`. Pinned by `test_limits.py::test_five_percent_are_allowed_by_default`.
-"""
+"""Share by which a run may be slower than its baseline, by default. Documented in `docs/gate.md`.
+Pinned by test_limits."""
 
 _DAMAGED = "the recording is damaged"
 _ACCEPT = " Record it again, or check it as it is: --accept-damage."
@@ -40,10 +38,8 @@ NAMES = {
 RESULTS: dict[State, str] = {"passed": "passed", "broken": "failed", "withheld": "unknown"}
 
 _MOST_STEPS = 1_000
-"""Longest capture that a check suggests, in steps: a longer one is not practical.
-
-Chosen. Pinned by `test_limits.py::test_a_capture_is_suggested_up_to_a_thousand_steps`.
-"""
+"""Longest capture that a check suggests, in steps: a longer one is not practical. Chosen:
+test_limits."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +85,7 @@ class Checked:
 class Check:
     """A run with its checked limits, and its difference from a baseline, if there is one.
 
-    `damage` is why limits are withheld that could be checked: sentences on the run, and on its
-    baseline.
+    `damage`: sentences on why limits are withheld that could be checked.
     """
 
     run: RunProfile
@@ -132,8 +127,8 @@ def check_run(
 ) -> Check:
     """Check a run against limits, and against a baseline.
 
-    `is_step`: check the window as one step. `accept_damage`: check a run, or against a baseline,
-    whose recording is damaged. By default all limits that need it are withheld.
+    `is_step`: check the window as one step. By default a damaged recording withholds all limits
+    that need it; `accept_damage` checks them.
     """
     if limits.fail_above is not None and baseline is None:
         raise QueryError("--fail-above needs a baseline.", hint="give --baseline FILE.")

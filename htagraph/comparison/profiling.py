@@ -26,10 +26,7 @@ from htagraph.run.graph import TraceGraph
 
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "group": 100, "operator": 150}
 """Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
-
-Chosen, with `_LONGEST_NAME` and `_N_STEPS`. Pinned by
-`test_samples.py::test_a_profile_is_small`.
-"""
+Chosen, with `_LONGEST_NAME` and `_N_STEPS`. Pinned by test_samples."""
 
 _LONGEST_NAME = 240
 """Characters of a name that are kept: enough to tell kernels apart."""
@@ -61,8 +58,7 @@ def reduced(
     """The longest groups of a part over the steps of each kind; see `_of_kind`.
 
     `pieces`: ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``; ``roof_ns`` if known.
-    `kind`: the kind of each step. `top`: groups that are kept. `over`: number of devices that
-    pieces are summed over: parts are their mean. `keeps_steps`: keep the time of each step.
+    `top` groups are kept; parts are means over `over` devices.
     """
     of_row = kind[pieces["row"].to_numpy()]
     parts = []

@@ -1,8 +1,5 @@
 """RunDiff: what changed from one run to another, per step, beyond noise.
 
-The rule that tells a change from noise: Welch's interval at 99%, and at least one percent.
-
-Both runs give the means and standard deviations of their typical steps. A difference is a change if
 it exceeds both what such means differ by in 99 of 100 comparisons without a change
 (`htagraph.arrays.welch`) and `LEAST_CHANGE` of the earlier value. Means, not medians: they add
 up, so the differences of all bounds sum to that of the steps, to the nanosecond. One slow step
@@ -67,11 +64,9 @@ from htagraph.model.units import human_duration, human_number, human_percent
 from htagraph.writers.answering import answers
 
 LEAST_CHANGE = 0.01
-"""Share by which a time must differ to count as changed, however small its spread.
-
-Chosen: runs of one program differ as much for reasons that no capture shows. Documented in
-`docs/gate.md`, and pinned by `test_run_diff.py::test_a_run_must_differ_by_one_percent`.
-"""
+"""Share by which a time must differ to count as changed, however small its spread. Chosen: runs of
+one program differ as much for reasons that no capture shows. Documented in `docs/gate.md`, and
+pinned by `test_run_diff.py::test_a_run_must_differ_by_one_percent`."""
 
 
 def noise_ns(
@@ -119,17 +114,13 @@ _KEY = ["bound", "name"]
 _VALUES = ["calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns"]
 _MOST_LEFT_OUT = 0.25
 """Share of steps that are left out as unlike the others, from which the rest tells too little.
-
-Chosen. Pinned by `test_run_diff.py::test_a_quarter_of_steps_left_out_is_doubt`.
-"""
+Chosen: test_run_diff."""
 
 _OPERATOR = 60
 """Characters of an operator with its shapes in a verdict: chosen, for one line."""
 _N_NAMED = 2
-"""Steps of each run that are left out and named; `left_out` has all. A limit of the screen.
-
-Pinned by `test_run_diff.py::test_two_steps_that_are_left_out_are_named`.
-"""
+"""Steps of each run that are left out and named; `left_out` has all. A limit of the screen. Pinned
+by test_run_diff."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -41,10 +41,8 @@ _FAR = 1 << 63
 """Integers of 64 bits are smaller."""
 
 _MOST_BYTES = 1 << 26
-"""Largest baseline that is read. A limit of memory, chosen.
-
-Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
-"""
+"""Largest baseline that is read. A limit of memory, chosen. Documented in `docs/limits.md`;
+`tests/hostile/test_damage.py` compares."""
 
 _VERSION = 1
 """Of a stored profile; changes whenever a number changes its meaning."""

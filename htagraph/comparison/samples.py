@@ -3,8 +3,6 @@
 Steps may come in kinds: with gradient accumulation, the optimizer runs in every fourth. Each kind
 has typical steps of its own. A step lasts from when the one before was done until it is done
 (`htagraph.lookup.done_steps`).
-
-Places of untraced code, by names that two runs have in common.
 """
 
 from __future__ import annotations
@@ -28,10 +26,7 @@ from htagraph.model.kinds import Bound, EventKind
 from htagraph.run.graph import TraceGraph
 
 _N_ODD = 6
-"""Outlier steps that a profile names; the rest are counted.
-
-Chosen. Pinned by `test_samples.py::test_six_outlier_steps_are_named`.
-"""
+"""Outlier steps that a profile names; the rest are counted. Chosen: test_samples."""
 
 
 class Samples(NamedTuple):
@@ -62,10 +57,9 @@ def one_sample(name: str, start_ns: int, dur_ns: int, n_steps: int = 0) -> Sampl
 def compared(
     steps: DoneSteps, inside: Bools, counted: Bools, reasons: Callable[[], list[str]]
 ) -> Samples:
-    """The steps to compare, and why others are left out.
+    """The steps to compare (`inside`: one at least), and why others are left out, if `counted`.
 
-    `inside`: steps in the window; at least one. `counted`: steps that are named if they are left
-    out. `reasons`: what is unusual about each step apart from its length; empty for nothing.
+    `reasons`: what is unusual about each step apart from its length; empty for nothing.
     """
     found = alike_steps(steps, inside)
     kept, is_first_left_out, lengths_ns = found.kept, found.is_first_left_out, steps.lengths_ns

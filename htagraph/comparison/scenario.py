@@ -16,7 +16,7 @@ from htagraph.job.scenario import JobScenario
 from htagraph.model.units import human_duration
 from htagraph.queries.cost import trials_on
 from htagraph.queries.quality import unknown_in_words
-from htagraph.replay.changes import Change, Without
+from htagraph.replay.changes import Change
 from htagraph.replay.excerpt import retimed
 from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import HOLD_OUT_LIMIT, HoldOut, Rehearsal, Saving
@@ -54,7 +54,7 @@ class Scenario:
         if self.withheld:
             return None
         match self.changes:
-            case (Without(cause=cause),):
+            case (Change(name="without", args=(str(cause),), rank=None),):
                 return self._trials.cost(cause, self._path_before.attributed_labels)
         return self.rehearsal.saving(self._trials.made(self.changes))
 

@@ -98,7 +98,7 @@ def stream_edges(structure: Structure) -> EdgeTable:
 
 FULL_QUEUE = 1_000
 """Outstanding launches with which a device's queue counts as full (measured: about 1,022;
-``tests/compiler/test_queues.py``)."""
+``tests/compiler/test_structure.py``)."""
 
 _USUAL_PERCENTILE = 5
 """Low, as most calls of a device-bound run are blocked, and the usual ones are not (chosen; the

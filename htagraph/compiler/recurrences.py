@@ -42,7 +42,7 @@ def log_chance(n_matched: npt.ArrayLike, n_all: npt.ArrayLike, share: npt.ArrayL
 
 _FEWEST = 2
 """Waits of device work at a place that show nothing yet if there are fewer. Two do if they are
-long: of 8 ms each, 3 us behind a collective (``tests/compiler/test_recurring_waits.py``)."""
+long: of 8 ms each, 3 us behind a collective (``tests/compiler/test_waits.py``)."""
 _FEWEST_OF_THREADS = 3
 """The same of threads, which may keep time by themselves: two cannot show that they do not (chosen;
 ``tests/compiler/test_worker_calls.py``)."""
@@ -50,7 +50,7 @@ _NEARLY_ALL = 0.9
 """Share of the waits at a place that must match; the others were held up by something else."""
 MOST_CHANCE = 0.2
 """Chance of one match beyond which no number of them is evidence: the source is everywhere
-(chosen; ``tests/compiler/test_recurring_waits.py``)."""
+(chosen; ``tests/compiler/test_waits.py``)."""
 _FEWEST_PERIODS = 4
 """Periods of threads that show a rhythm; of fewer, their spread is chance (chosen;
 ``tests/compiler/test_worker_calls.py``)."""

@@ -34,7 +34,7 @@ from htagraph.model.names import PROFILER_STEP
 Result = TypeVar("Result")
 
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same
-# graph. `tests/compiler/test_calibration.py` pins them.
+# graph. `tests/compiler/test_device_clock.py` pins them.
 _LAUNCH_LATENCY_PERCENTILE = 5
 """Of launches onto an idle device; low, as some of them waited for something (chosen)."""
 _LAUNCH_PER_CALL = 2

@@ -47,7 +47,7 @@ from htagraph.model.rules import Rule
 
 _DRAIN = 0.03
 """Last part of a kernel's run in which its blocks may drain (chosen, as are the next three;
-``tests/compiler/test_waiting_for_sms.py``)."""
+``tests/compiler/test_device_order.py``)."""
 _DRAIN_OF_LARGE = 0.1
 """The same of a kernel that is known to be larger than the device."""
 _ALL_BUT = 0.9

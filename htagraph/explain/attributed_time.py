@@ -227,12 +227,6 @@ def _ends(dag: Dag, kind: EdgeKind) -> Bools:
     return reached
 
 
-def _met_full_queue(dag: Dag, call: I64) -> Bools:
-    """Whether each call waited for room in the launch queue only, not for its own work too."""
-    met = _ends(dag, EdgeKind.QUEUE) & ~_ends(dag, EdgeKind.SYNC)
-    return met[call]
-
-
 def _own_causes(dag: Dag, pieces: Pieces, is_host: Bools) -> I8:
     """Code of the cause of each segment, by what ran in it."""
     event, events = pieces.event, dag.events
@@ -305,9 +299,9 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
     cause = np.where(
         copies, _CODE[Cause.SYNCHRONOUS_COPIES], _CODE[Cause.GPU_SYNCHRONIZATION]
     ).astype(np.int8)
-    cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
-    says_more = _ends(dag, EdgeKind.SYNC) | _ends(dag, EdgeKind.QUEUE)
-    cause[~says_more[call]] = _CODE[Cause.GPU_SYNCHRONIZATION]
+    is_queued, is_synced = _ends(dag, EdgeKind.QUEUE)[call], _ends(dag, EdgeKind.SYNC)[call]
+    cause[is_queued & ~is_synced] = _CODE[Cause.FULL_QUEUE]
+    cause[~(is_queued | is_synced)] = _CODE[Cause.GPU_SYNCHRONIZATION]
     cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     return cause
 
@@ -376,15 +370,6 @@ def _lines(dag: Dag, pieces: Pieces, cause: I8, call: I64) -> tuple[Coded, I64]:
     code, which = pieces.line.copy(), which + len(pieces.lines)
     code[waits] = which[: len(waits)]
     return Coded(code, np.concatenate([pieces.lines, line])), which[len(waits) :]
-
-
-def _short_calls(dag: Dag, pieces: Pieces, cause: I8) -> tuple[I64, dict[str, npt.NDArray[Any]]]:
-    """Code before a short operator, which is named after it: its pieces, and what to name them."""
-    gaps = np.flatnonzero(
-        (cause == _CODE[Cause.SMALL_OPERATORS]) & (pieces.bound == Bound.UNTRACED_CODE)
-    )
-    called = _called_next(dag, pieces, gaps)
-    return gaps[called >= 0], _called(dag, called[called >= 0])
 
 
 def _called(dag: Dag, event: I64) -> dict[str, npt.NDArray[Any]]:
@@ -484,7 +469,12 @@ def _attributed(dag: Dag, segments: Segments, texts_of: Callable[[str], Coded]) 
         out[first] = values[waits.row] if of_waits is None else of_waits
         return out
 
-    short, called = _short_calls(dag, pieces, cause)
+    gaps = np.flatnonzero(
+        (cause == _CODE[Cause.SMALL_OPERATORS]) & (pieces.bound == Bound.UNTRACED_CODE)
+    )
+    after = _called_next(dag, pieces, gaps)
+    # Code before a short operator is named after it.
+    short, called = gaps[after >= 0], _called(dag, after[after >= 0])
     by_wait = _called(dag, waits.call)
 
     def renamed(name: str, values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,10 +1,7 @@
-"""Sums over segments, by group and by step; the parts add up to the whole.
-
-Time of paths by what they ran: sums over many windows, without a table of their segments.
+"""Time of paths by what they ran, by step, and of many windows; the parts add up to the whole.
 
 Windows may overlap, as the stretches before a rank's waits do. All together, they have many times
-the segments of the trace, of which only sums by bound, name and operator are asked for. So each is
-walked back and summed by itself, in the memory of one.
+the segments of the trace, so each is walked back and summed by itself, in the memory of one.
 """
 
 from __future__ import annotations
@@ -50,9 +47,8 @@ def label_sums(
 ) -> dict[str, npt.NDArray[Any]]:
     """Time of segments by label, largest first; ties keep their order. `sum_by` for arrays.
 
-    `parts`: some of the segments each, at least one part: the position of each segment's label, all
-    labels, which are the same in all parts, and the length of each segment in ns. `by`: name of the
-    label column. `total_ns`: what the parts must add up to.
+    `parts`, at least one, have the position of each segment's label, all labels (the same in all
+    parts), and the length of each segment. `total_ns`: what they must add up to.
     """
     n_segments, dur, first = np.zeros((3, 0), dtype=np.int64)
     n = 0
@@ -86,10 +82,9 @@ def _not_the_sum(by: str, total_ns: int) -> GraphError:
 def sum_by(
     segments: pd.DataFrame, by: str, total_ns: int, schema: Schema, *, sort: bool = True
 ) -> pd.DataFrame:
-    """Time of segments by one of their columns.
+    """Time of segments by one of their columns, the largest first, or in order of appearance.
 
-    `segments`: with ``dur_ns`` and the column `by`. `total_ns`: what the parts must add up to.
-    `sort`: largest first; else in order of appearance.
+    `total_ns`: what the parts must add up to.
     """
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
@@ -109,11 +104,10 @@ def sum_by(
 
 
 def split_by_steps(begin: I64, dur_ns: I64, steps: pd.DataFrame) -> pd.DataFrame:
-    """Segments cut at the boundaries of steps.
+    """Segments that tile a window, cut at the boundaries of steps.
 
-    `begin`, `dur_ns`: of segments that tile a window. `steps`: an overlapping step ends where the
-    next one starts. Pieces in order of time: ``segment``, the row of its segment; ``row``, that of
-    `steps`, -1 outside them; ``step``, its name; ``start_ns`` and ``dur_ns``.
+    An overlapping step ends where the next one starts. Pieces in order of time: ``segment`` and
+    ``row`` are those of the segment and of its step, -1 outside them.
     """
     step_begin = steps["start_ns"].to_numpy(np.int64)
     bounds = np.append(step_begin, step_begin + steps["dur_ns"].to_numpy(np.int64))
@@ -201,7 +195,8 @@ def path_sums(dag: Dag, windows: Sequence[Window]) -> tuple[PathSums, list[tuple
     found = Segments.empty(int(n_segments.max(initial=0)))
     columns, rules = EdgeColumns.of(edges.columns), BoundRules.of(dag)
     parts = [PathSums.empty(0)]
-    for part in np.split(np.arange(len(windows)), _cuts(n_segments)):
+    cuts = np.flatnonzero(np.diff(np.cumsum(n_segments) // _N_SEGMENTS)) + 1
+    for part in np.split(np.arange(len(windows)), cuts):
         out = PathSums.empty(int(n_segments[part].sum()))
         seen = _Seen(
             np.full(len(Bound) * len(names), -1, dtype=np.int64),
@@ -216,12 +211,6 @@ def path_sums(dag: Dag, windows: Sequence[Window]) -> tuple[PathSums, list[tuple
     keys, cause = np.unique(sums.cause, return_inverse=True)
     causes = [(Bound.labels()[key // len(names)], *names[key % len(names)]) for key in keys]
     return sums._replace(cause=cause.astype(np.int32)), causes
-
-
-def _cuts(n_segments: I64) -> I64:
-    """Where to cut windows into parts of about `_N_SEGMENTS`."""
-    part = np.cumsum(n_segments) // _N_SEGMENTS
-    return np.flatnonzero(np.diff(part)) + 1
 
 
 def _names(dag: Dag) -> tuple[I32, list[tuple[str, str]]]:

@@ -1,7 +1,4 @@
-"""Counter tracks of the timeline: queue length, bandwidth, SM activity, samples.
-
-What is drawn of the roofline on each kernel and operator: rates, share of the roof, limit.
-"""
+"""Counters of the timeline (queues, bandwidth, SM activity, samples), and rooflines of its work."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ from htagraph.writers.pftrace import CounterTrack
 
 _NEARLY_ALL = 0.9
 """Least share of kernel time with a known grid for an SM activity track; as `utilization` asks for.
-Pinned by tests/explain/test_counter_tracks.py."""
+Pinned by tests/explain/test_topics.py."""
 
 
 def counter_tracks(dag: Dag) -> list[CounterTrack]:

@@ -181,11 +181,7 @@ class Openings:
 
 
 def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
-    """Segments of the critical path of a window; they tile it.
-
-    In order of time. ``dur_ns`` adds up to the window, and each row starts where the one before
-    ended.
-    """
+    """Segments of the critical path of a window in order of time; they tile it."""
     return critical_paths(dag, [window])
 
 

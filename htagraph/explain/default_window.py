@@ -30,31 +30,21 @@ from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
 LONG_OPENING = 0.2
-"""Share of a window above which its opening with work from before the profile is left out.
-
-Chosen. Pinned by `test_default_window.py::test_an_opening_is_long_from_a_fifth_on`.
-"""
+"""Share of a window above which its opening with work from before the profile is left out. Chosen:
+test_default_window."""
 
 LATER = "the part after work from before the profile"
 
 SAID_FROM = 0.01
-"""Share of a window from which on what is left out at its ends is said.
-
-Chosen. Pinned by `test_default_window.py::test_what_is_less_than_a_hundredth_is_not_said`.
-"""
+"""Share of a window from which on what is left out at its ends is said. Chosen:
+test_default_window."""
 
 
 class DefaultWindow(NamedTuple):
-    """The window that answers are about by default.
-
-    Parameters
-    ----------
-    left_out : tuple of str, default=()
-        What of the trace is left out, in order of time; empty for nothing of note.
-    """
+    """The window that answers are about by default."""
 
     window: Window
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # What of the trace, in order of time; empty if not of note
 
 
 def default_window(dag: Dag) -> DefaultWindow:

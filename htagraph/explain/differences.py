@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -40,12 +39,6 @@ def short_name(name: str) -> str:
     return "".join(out).strip().rpartition(" ")[2] or name
 
 
-def _same_name(name: str, *, short: bool) -> str:
-    """Name by which events are compared; all steps have one, whatever their number."""
-    step = without_step_number(name)
-    return short_name(step) if short else step
-
-
 class _Side(NamedTuple):
     """Names on one side, how often each occurs, and its time."""
 
@@ -76,7 +69,7 @@ def _by_name(dag: Dag, work: Clipped, *, short: bool) -> _Side:
         dag.events.symbols.array,
         np.bincount(symbol, minlength=n),
         sum_by_code(symbol, work.dur_ns, n),
-        partial(_same_name, short=short),
+        lambda name: short_name(without_step_number(name)) if short else without_step_number(name),
     )
 
 
@@ -151,10 +144,10 @@ def op_diff(
 ) -> pd.DataFrame:
     """Counts and times of host operators, API calls and annotations, before and after.
 
-    `before_window`, `after_window`: default is the whole trace; take a step of each, as captures
-    differ in length. `by`: all but names are groups of operators only: by the shapes of their
-    inputs, or by where they ran. `short_names`: whether names that differ in template arguments
-    only are one. Largest change of time first. Times are inclusive. ``ProfilerStep#n`` is one name.
+    Windows are the whole traces by default; take a step of each, as captures differ in length. Only
+    operators are grouped by the shapes of their inputs, or by where they ran. `short_names`: names
+    that differ in template arguments only are one. Largest change of time first. Times are
+    inclusive. ``ProfilerStep#n`` is one name.
     """
     runs = ((before, before_window or before.span), (after, after_window or after.span))
     if by != "name":

@@ -1,7 +1,4 @@
-"""What the time of an edge went to, and up to when its own mechanism explains it.
-
-Device work from before the profile: the device works it off while it begins.
-"""
+"""What the time of an edge went to, and up to when its own mechanism explains it."""
 
 from __future__ import annotations
 

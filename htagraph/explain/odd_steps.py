@@ -17,7 +17,7 @@ from htagraph.model.units import human_count, human_duration
 
 _MOST = 0.5
 """A name that accounts for this share of a difference explains it. Chosen as a majority, so that at
-most two names that exclude each other qualify. Pinned by tests/queries/test_steady_state.py."""
+most two names that exclude each other qualify. Pinned by tests/queries/test_memory_and_steps.py."""
 
 _TIMES = 2
 """From this ratio on, a step is "2x as long", not "100% longer"."""

@@ -1,11 +1,7 @@
 """Pieces: segments of a path, cut where the running line of Python changes.
 
-Meanwhile: what another thread was recorded to run while a thread ran code, or waited.
-
 Nothing records that a thread waits for a lock, a queue or a future of another one. Where inference
-does not find it, a gap is named after what is known of it: who worked meanwhile.
-
-Attributed time as codes, converted to text when read.
+does not find it, a gap is named after who worked meanwhile.
 """
 
 from __future__ import annotations
@@ -179,18 +175,10 @@ def _largest_of(group: I64, value: I64, tie: I64) -> I64:
 @brief
 @dataclass(frozen=True)
 class Attributed:
-    """Attributed time as codes.
+    """Attributed time as codes."""
 
-    Parameters
-    ----------
-    columns : mapping of str to ndarray
-        Columns of `frames.ATTRIBUTED_TIME` that are no text; bounds as codes.
-    codes : mapping of str to Coded
-        Columns of texts, each of which is distinct.
-    """
-
-    columns: Mapping[str, npt.NDArray[Any]]
-    codes: Mapping[str, Coded]
+    columns: Mapping[str, npt.NDArray[Any]]  # Those of `ATTRIBUTED_TIME` that are no text
+    codes: Mapping[str, Coded]  # Columns of texts, each of which is distinct
 
     def frame(self) -> pd.DataFrame:
         """As text, schema `frames.ATTRIBUTED_TIME`."""

@@ -1,9 +1,7 @@
-"""Segments of critical paths: codes for computing, text for reading.
+"""Segments of critical paths: codes for computing, text for reading, the main cause of each.
 
 A long trace has millions of segments and a few thousand names. Sums need only codes. Text for every
 segment would take most of the time and memory of a path, so it is looked up per column on demand.
-
-The main cause of each segment of a critical path, of each part of its run; the code in it.
 """
 
 from __future__ import annotations
@@ -40,22 +38,13 @@ NO_EVENT_NAMES = {
 
 @brief
 class Segments(NamedTuple):
-    """Segments of critical paths, in order of time.
-
-    Parameters
-    ----------
-    start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    bound : ndarray of shape (n,), dtype=int8
-        Codes of `Bound`.
-    event, edge : ndarray of shape (n,), dtype=int32
-        Rows of the event table and of the edge table, -1 for none.
-    """
+    """Segments of critical paths, in order of time."""
 
     start_ns: I64
     dur_ns: I64
-    bound: I8
-    event: I32
-    edge: I32
+    bound: I8  # Codes of `Bound`
+    event: I32  # Row of the event table, -1 for none
+    edge: I32  # Row of the edge table, -1 for none
 
     def take(self, rows: I64) -> Segments:
         """Some of them."""
@@ -205,10 +194,8 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
 Codes = npt.NDArray[np.integer]
 
 _N_PARTS = 200
-"""Parts of a run, each with one main cause (chosen): on a screen, a few pixels each.
-
-Pinned by `test_segment_causes.py::test_a_part_is_a_two_hundredth_of_the_run`.
-"""
+"""Parts of a run, each with one main cause (chosen): on a screen, a few pixels each. Pinned by
+test_segment_causes."""
 
 
 def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.DataFrame:

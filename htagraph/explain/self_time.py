@@ -1,7 +1,4 @@
-"""Self time of host events.
-
-Time inside and between replays of captured CUDA graphs.
-"""
+"""Self time of host events; time inside and between replays of captured CUDA graphs."""
 
 from __future__ import annotations
 
@@ -26,10 +23,9 @@ _ALL = -(2**62), 2**62
 
 
 def self_time(dag: Dag, window: Window, host: Clipped) -> I64:
-    """Self time of each event in the window: time as the innermost event of its thread.
+    """Self time of each host event in the window: time as the innermost event of its thread.
 
-    Edges tile each thread, and each edge knows its innermost event. `host`: all host events of the
-    window.
+    Edges tile each thread, and each edge knows its innermost event.
     """
     own = time_innermost(dag, window)
     on_thread = union(dag.events.lane[host.event].astype(np.int64), host.start_ns, host.end_ns)

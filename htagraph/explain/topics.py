@@ -67,8 +67,7 @@ _CONVOLVES = re.compile(r"^aten::(cudnn|miopen|_)?_?convolution(_backward|_trans
 def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
     """Number of the topic of each piece of time, -1 for none.
 
-    `event`: what runs; -1 for none. `of_frame`: number of the topic of the Python frames in which
-    it runs, -1 for none.
+    `event`: what runs. `of_frame`: number of the topic of the Python frames in which it runs.
     """
     found = of_frame.copy()
     host = host_of(dag, event)

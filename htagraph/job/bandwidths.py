@@ -1,7 +1,4 @@
-"""Bandwidth of collectives: size, time of the transfer, and what limits it.
-
-Latency and bandwidth of transfers by sizes and times: t = alpha + size / beta (Hockney 1994).
-"""
+"""Bandwidth of collectives: size, time of the transfer, and what limits it (Hockney 1994)."""
 
 from __future__ import annotations
 

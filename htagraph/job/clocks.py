@@ -32,11 +32,8 @@ from htagraph.model.arrays import I64, brief
 from htagraph.model.job_answers import CLOCKS
 
 _ONE_CAPTURE_NS = 1_000_000_000
-"""Gap between ranks without common collectives up to which they count as one capture.
-
-Chosen. Pinned by
-`test_alignment.py::test_ranks_without_collectives_belong_together_within_a_second`.
-"""
+"""Gap between ranks without common collectives up to which they count as one capture. Chosen:
+test_alignment."""
 
 _LOST_HOST_NS = 2_000_000
 """Error of the clock of a rank that lost its host, if taken to be on that of all others. Chosen."""
@@ -220,9 +217,8 @@ def fit_clocks(
     """Fit the clocks of all ranks; the reference is the one that waited least.
 
     Common time is what the reference shows, moved to what the lowest rank of its component shows.
-    Host ranges of one host share a clock, unless their collectives forbid it. Devices have clocks
-    of their own. `matched`: `Matching.members`. `hosts`: empty where not recorded. `lost_ns`: what
-    has to be added to times of ranks that lost their host, if they are on that of others.
+    Host ranges of one host (empty: unknown) share a clock, unless their collectives forbid it.
+    Devices have clocks of their own. `lost_ns` is added to times of ranks that lost their host.
     """
     lost_ns = lost_ns or {}
     full = matched[matched["waits"] | matched["is_awaited"]]

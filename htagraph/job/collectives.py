@@ -36,25 +36,17 @@ _RULES = ("sequence number", "order", "evidence", *INFERRED_RULES)
 _NEVER = np.iinfo(np.int64).min
 
 _UNEXPLAINED = 0.1
-"""Share of a wait by which a collective may end late for a rank that is missing. Chosen.
-
-Pinned by `test_evidence.py::test_a_rank_that_lacks_some_may_have_been_last`.
-"""
+"""Share of a wait by which a collective may end late for a rank that is missing. Chosen:
+test_evidence."""
 
 _PART_OF_TRANSFER = 2
-"""Ranks leave a collective in the last half of its transfer, at the earliest.
-
-Measured on NCCL: ends of 168 collectives differ by 0.28 of the shortest kernel at most for
-all-reduces, 0.59 (but within 100 us of that) for reduce-scatters. Pinned by
-`test_late_in_every_step.py::test_lateness_within_the_transfer_is_not_certain`.
-"""
+"""Ranks leave a collective in the last half of its transfer, at the earliest. Measured on NCCL:
+ends of 168 collectives differ by 0.28 of the shortest kernel at most for all-reduces, 0.59 (but
+within 100 us of that) for reduce-scatters. Pinned by test_late_in_every_step."""
 
 _LEAST_SKEW_NS = 100_000
 """But their ends may differ by this: all-gathers may leave some hops, each of some latency, early.
-
-Measured on NCCL: 132 us for all-gathers of 70 us and more. Pinned by
-`test_late_in_every_step.py::test_short_transfers_leave_a_tenth_of_a_millisecond`.
-"""
+Measured on NCCL: 132 us for all-gathers of 70 us and more. Pinned by test_late_in_every_step."""
 
 
 @dataclass(frozen=True)
@@ -218,17 +210,19 @@ def match_collectives(
     starts: Mapping[int, Sequence[StepStart]] | None = None,
     lost_ns: Mapping[int, int] | None = None,
 ) -> Matching:
-    """Match the collectives of all ranks, schema `answers.COLLECTIVES`.
+    """Match the collectives of all ranks, schema `answers.COLLECTIVES`; `hosts` may be empty.
 
-    `hosts`: empty where not recorded. `starts`: where the steps of each rank begin. `lost_ns`: what
-    has to be added to times of ranks that lost their host, if they are on that of others.
+    `lost_ns`: what has to be added to times of ranks that lost their host, if on that of others.
     """
     hosts = hosts or {}
     table = _stacked(tables, starts or {})
     certain: list[pd.DataFrame] = []
     inferred: list[pd.DataFrame] = []
     different: list[pd.DataFrame] = []
-    unmatched = [*_unclear_halves(tables), *_unknown_peers(tables)]
+    unclear = pd.concat([table[table["arrival"] < 0] for table in tables.values()])
+    why = "whether they send, receive or do both is not recorded"
+    unmatched = [_not_matched(part, why) for _, part in unclear.groupby("group", sort=True)]
+    unmatched += _unknown_peers(tables)
     for _, part in table.groupby("communicator", sort=True):
         if part["rank"].nunique() < 2:
             continue
@@ -318,13 +312,6 @@ def _unknown_peers(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
             f"{n_unknown:,} of {len(passed):,} sends and receives are not matched: their peers are "
             "not recorded (record_shapes=True records them), and do not follow from a pipeline."
         )
-
-
-def _unclear_halves(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
-    """Yield a sentence on kernels that may send, receive, or do both."""
-    unclear = pd.concat([table[table["arrival"] < 0] for table in tables.values()])
-    for _, part in unclear.groupby("group", sort=True):
-        yield _not_matched(part, "whether they send, receive or do both is not recorded")
 
 
 def _misses_one(

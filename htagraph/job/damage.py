@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 
 from htagraph.job.ranks import RankSummary
 from htagraph.job.timeline import Timeline, apart_in_words
@@ -20,25 +19,18 @@ from htagraph.model.labels import printable
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.communication import HOST_RANGE
-from htagraph.queries.quality import damage_frame
 from htagraph.readers.storage import name_of
 
 _CLOCKS_APART_NS = 1_000_000
-"""Clocks of processes of one host that are further apart are not one.
-
-Measured: 0 in 17 jobs of one host; processes calibrate their ticks to 0.1 ms. Pinned by
-`test_lost_collectives.py::test_ranks_of_one_host_with_other_clocks_are_told`.
-"""
+"""Clocks of processes of one host that are further apart are not one. Measured: 0 in 17 jobs of one
+host; processes calibrate their ticks to 0.1 ms. Pinned by test_lost_collectives."""
 
 WHOLE_JOB = -1
 """Rank of damage that no rank has alone."""
 
 _FAR_INSIDE = 0.1
 """Share of the job, and of what others ran with it, that a rank may lack at an end: profilers do
-not start and stop at one time.
-
-Chosen. Pinned by `test_damage.py::test_a_rank_that_ends_a_little_early_is_whole`.
-"""
+not start and stop at one time. Chosen: test_damage."""
 
 _NOT_BLAMED = (
     "waiting for a missing rank counts as communication, and no rank is called late for it"
@@ -113,14 +105,6 @@ def _compared(one: Damage, n_events: int, usual: Sequence[int]) -> Damage:
         return one
     own, median = human_count(n_events, "event"), int(np.median(usual))
     return one._replace(said=f"{one.said} It has {own}, the median of other ranks is {median:,}.")
-
-
-def job_damage_frame(found: Iterable[RankDamage]) -> pd.DataFrame:
-    """Damage as a frame: ``rank``, and schema `answers.DAMAGE`."""
-    rows = list(found)
-    frame = damage_frame(one.damage for one in rows)
-    frame.insert(0, "rank", np.array([one.rank for one in rows], dtype=np.int64))
-    return frame
 
 
 def job_damage_in_words(found: Iterable[RankDamage]) -> tuple[str, ...]:
@@ -241,9 +225,8 @@ def _clocks_of_a_host(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int
 def _lone(timeline: Timeline) -> Iterator[tuple[DamageKind, int, int, str]]:
     """Yield what is said of collectives that other ranks lack, although all recorded then.
 
-    Of those that one rank alone has, only of groups in which its other collectives are matched:
-    those of the rest may be of ranks that were not loaded. The first and the last may be of before
-    or after the capture.
+    Of those that one rank alone has, only of groups in which its other collectives are matched: the
+    others of the rest may not be loaded. The first and the last may be from outside the capture.
     """
     ends = [_ends(timeline, rank) for rank in timeline.aligned]
     start_ns, end_ns = max(start for start, _ in ends), min(end for _, end in ends)

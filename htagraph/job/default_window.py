@@ -21,7 +21,7 @@ from htagraph.arrays.clocks import Clock
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.default_window import LATER, rest_after_opening
 from htagraph.lookup.done_steps import DoneSteps, done_steps
-from htagraph.model.arrays import I64, Texts
+from htagraph.model.arrays import I64
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.run.graph import TraceGraph
@@ -78,7 +78,12 @@ class JobSteps(NamedTuple):
 
 def job_steps(by_rank: Mapping[int, DoneSteps], clocks: Mapping[int, Clock]) -> JobSteps:
     """The steps that all ranks have once."""
-    once = {rank: _once(steps.names) for rank, steps in by_rank.items()}
+    names = {rank: steps.names.tolist() for rank, steps in by_rank.items()}
+    count = {rank: Counter(own) for rank, own in names.items()}
+    once = {
+        rank: {name: row for row, name in enumerate(own) if count[rank][name] == 1}
+        for rank, own in names.items()
+    }
     common = [
         name for name in next(iter(once.values())) if all(name in row for row in once.values())
     ]
@@ -100,10 +105,3 @@ def job_steps(by_rank: Mapping[int, DoneSteps], clocks: Mapping[int, Clock]) -> 
     kind = np.array([seen.setdefault(each, len(seen)) for each in on_ranks], dtype=np.int64)
     done = DoneSteps(np.array(common, dtype=object), start_ns, end_ns, kind, np.full(len(kind), -1))
     return JobSteps(done, rows)
-
-
-def _once(names: Texts) -> dict[str, int]:
-    """The row of each name that is there once, in order."""
-    listed = names.tolist()
-    n = Counter(listed)
-    return {name: row for row, name in enumerate(listed) if n[name] == 1}

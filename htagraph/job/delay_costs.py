@@ -49,10 +49,8 @@ from htagraph.model.job_answers import DELAY_COSTS
 _NEVER = np.iinfo(np.int64).max
 
 MOST_COMPARED = 100_000
-"""Longest waits that are compared: each takes about 5 kB of tables in one process.
-
-Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
-"""
+"""Longest waits that are compared: each takes about 5 kB of tables in one process. Documented in
+`docs/limits.md`; `tests/hostile/test_damage.py` compares."""
 
 
 @dataclass(frozen=True)

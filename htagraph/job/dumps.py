@@ -119,7 +119,10 @@ class Dumps:
                     "start_ns": last.created_ns,
                     "is_waiting": bool(mine),
                     "state": last.state if (last.group, dump.rank) in states else "",
-                    "code": _line_of(last.frames),
+                    # The innermost frame of the program
+                    "code": next(
+                        (at for at in last.frames if not any(one in at for one in _LIBRARY)), ""
+                    ),
                     "stack": "\n".join(last.frames),
                 }
             )
@@ -248,8 +251,3 @@ def _in_words(hang: Hang) -> str:
 
 def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {ranks_in_words(ranks)}"
-
-
-def _line_of(frames: Sequence[str]) -> str:
-    """The innermost frame of the program."""
-    return next((one for one in frames if not any(part in one for part in _LIBRARY)), "")

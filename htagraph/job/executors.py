@@ -41,20 +41,16 @@ Task = tuple[Callable[..., Any], tuple[Any, ...]]
 Key = TypeVar("Key", bound=Hashable)
 
 SMALL_BYTES = 64 << 20
-"""Jobs with smaller files run in this process: starting others costs more than they save.
-
-Pinned by `test_executors.py::test_small_jobs_run_in_this_process`.
-"""
+"""Jobs with smaller files run in this process: starting others costs more than they save. Pinned by
+test_executors."""
 
 _BYTES_OF_A_RANK = 2 << 20
 """Fixed cost of a rank, counted as bytes of its file. Chosen. Pinned with `SMALL_BYTES`."""
 
 _PATIENCE_S = 3.0
-"""Silence after which the progress line names the ranks it waits for.
-
-Chosen: short enough that it does not seem to hang. A limit of the screen, not of the answer;
-documented in `docs/how-to/huge-traces.md`.
-"""
+"""Silence after which the progress line names the ranks it waits for. Chosen: short enough that it
+does not seem to hang. A limit of the screen, not of the answer; documented in
+`docs/how-to/huge-traces.md`."""
 
 _KILLED_BY_DASK = "KilledWorker"
 """Exception that Dask raises for a task that it gives up; not imported, as Dask is an extra."""
@@ -204,11 +200,6 @@ class Workers:
             weakref.finalize(self, self._started.shutdown)
         return self._started
 
-    def _pool(self, n_tasks: int) -> Executor | None:
-        if self._given is not None:
-            return self._given
-        return None if self._is_small or n_tasks < 2 else self._processes()
-
     def run(
         self, tasks: Mapping[Key, Task], *, named: Callable[[Key], str] = str
     ) -> dict[Key, Any]:
@@ -220,7 +211,10 @@ class Workers:
         runs once more, alone, unless all of them died. `named`: name of a task, for the progress
         line.
         """
-        pool = self._pool(len(tasks))
+        if self._given is not None or self._is_small or len(tasks) < 2:
+            pool = self._given
+        else:
+            pool = self._processes()
         try:
             return self._run(pool, tasks, named)
         except BaseException:  # an interrupt, or a listener that cancels: stop the rest
@@ -239,15 +233,16 @@ class Workers:
         if lost := [key for key in tasks if isinstance(results[key], BrokenExecutor)]:
             pool = self._processes()
             results |= _done_by(pool, {key: tasks[key] for key in lost}, named)
-        died = [key for key in tasks if _worker_died(results[key])]
+        died = [
+            key
+            for key in tasks
+            if isinstance(results[key], WorkerDiedError)
+            or type(results[key]).__name__ == _KILLED_BY_DASK
+        ]
         if pool is not None and len(died) < len(tasks):
             for key in died:
                 results |= _done_by(pool, {key: tasks[key]}, named)
         return {key: results[key] for key in tasks}
-
-
-def _worker_died(outcome: object) -> bool:
-    return isinstance(outcome, WorkerDiedError) or type(outcome).__name__ == _KILLED_BY_DASK
 
 
 def _check_portable(task: Task, pool: Executor) -> None:

@@ -23,10 +23,8 @@ from htagraph.model.job_answers import EXPERTS
 from htagraph.replay.changes import TokenSurplus
 
 _EXPLAINED = 0.5
-"""Part of the spread of work times that tokens must explain: less may be chance.
-
-Chosen. Pinned by `test_experts.py::test_a_rank_that_is_slow_with_equal_tokens_is_late`.
-"""
+"""Part of the spread of work times that tokens must explain: less may be chance. Chosen:
+test_experts."""
 
 
 @dataclass(frozen=True)

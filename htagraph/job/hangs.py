@@ -29,26 +29,14 @@ _WORLD = "default_pg"
 
 @dataclass(frozen=True)
 class Group:
-    """A process group as its members recorded it.
-
-    Parameters
-    ----------
-    members : tuple of int
-        Ranks; those that entered it, if the dumps do not name them.
-    is_known : bool
-        Whether the dumps name the members.
-    entered : mapping of int to mapping of int to list of Entry
-        By rank and number.
-    posted : mapping of int to list of Entry
-        Sends and receives, by rank.
-    """
+    """A process group as its members recorded it."""
 
     name: str
     description: str
-    members: tuple[int, ...]
-    is_known: bool
-    entered: dict[int, dict[int, list[Entry]]] = field(repr=False)
-    posted: dict[int, list[Entry]] = field(repr=False)
+    members: tuple[int, ...]  # Those that entered it, if the dumps do not name them
+    is_known: bool  # Whether the dumps name the members
+    entered: dict[int, dict[int, list[Entry]]] = field(repr=False)  # By rank and number
+    posted: dict[int, list[Entry]] = field(repr=False)  # Sends and receives, by rank
 
     def __str__(self) -> str:
         """The group in words."""
@@ -81,40 +69,22 @@ class Group:
 class Hang:
     """A collective that its group did not enter together, or did not end.
 
-    Parameters
-    ----------
-    kind : str
-        ``missing``, ``too late``, ``other operation``, ``other size``, ``other dtype``,
-        ``not completed``, ``no counterpart`` (of a send or receive), or ``no dump``.
-    ranks : tuple of int
-        Those it is about: that never entered, did after the timeout, entered another one, or left
-        no dump.
-    entered : tuple of int
-        Members that entered it as most did.
-    given : mapping of str to tuple of int
-        Of a mismatch, what each rank entered.
-    since_ns : int
-        When the first member entered it, since 1970.
-    waited_ns : int
-        How long it had waited when the dumps were written, or the last member came too late; -1 if
-        nothing tells.
-    is_open : bool
-        Whether it may be in flight: a wait that is short, or of unknown length.
-    causes : tuple of int
-        Ranks it is about that wait elsewhere meanwhile, so that the reason is there.
+    `kind` is ``missing``, ``too late``, ``other operation``, ``other size``, ``other dtype``,
+    ``not completed``, ``no counterpart`` (of a send or receive), or ``no dump``.
     """
 
     group: Group
     kind: str
     seq: int
     operation: str
-    ranks: tuple[int, ...]
-    entered: tuple[int, ...]
-    given: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    since_ns: int = 0
+    ranks: tuple[int, ...]  # That never or late entered it, or another one, or left no dump
+    entered: tuple[int, ...]  # Members that entered it as most did
+    given: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # What each rank entered
+    since_ns: int = 0  # When the first member entered it, since 1970
+    # How long until the dumps were written, or the last member came; -1 if nothing tells
     waited_ns: int = -1
-    is_open: bool = False
-    causes: tuple[int, ...] = ()
+    is_open: bool = False  # It may be in flight: the wait is short, or of unknown length
+    causes: tuple[int, ...] = ()  # Of `ranks`, those that wait elsewhere: the reason is there
     stuck: Mapping[int, Entry] = field(default_factory=dict, repr=False)
 
 

@@ -24,7 +24,6 @@ from htagraph.job.collectives import step_names
 from htagraph.job.damage import (
     RankDamage,
     find_damage,
-    job_damage_frame,
     job_damage_in_words,
     replayed_ranks,
     told_once,
@@ -75,10 +74,11 @@ from htagraph.model.job_answers import (
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Quantity
 from htagraph.model.units import human_count, human_duration
+from htagraph.queries.quality import damage_frame
 from htagraph.queries.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
-from htagraph.replay.changes import Balance
+from htagraph.replay.changes import balance
 from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.run.graph import TraceGraph
@@ -101,27 +101,21 @@ JOB_QUESTIONS = (
     "process_groups",
     "stragglers",
 )
-"""Questions about a job as a whole: members of `Job`, with schemas in `model.job_answers`.
-
-To add one: a file in ``job/``, its schema, a member of `Job`, this table.
-``tests/api/test_questions.py`` names what is missing.
-"""
+"""Questions about a job as a whole: members of `Job`, with schemas in `model.job_answers`. To add
+one: a file in ``job/``, its schema, a member of `Job`, this table. ``tests/api/test_questions.py``
+names what is missing."""
 
 
 PartKey = Literal["rank", "host", "replica", "shard", "stage", "expert", "context"]
 """What ranks are put together by."""
 
 _N_SHOWN = 32
-"""Ranks that a notebook lists. A limit of the screen: `Job.ranks` has all.
-
-Pinned by `test_loading.py::test_a_notebook_lists_32_ranks`.
-"""
+"""Ranks that a notebook lists. A limit of the screen: `Job.ranks` has all. Pinned by
+test_loading."""
 
 _REPLAYED_EVENTS = 4_000_000
 """Events of all ranks up to which a report replays them. A limit of memory and time, chosen.
-
-Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
-"""
+Documented in `docs/limits.md`; `tests/hostile/test_damage.py` compares."""
 
 _EVENTS_OF_A_RANK = 4_000
 """Fixed cost of a rank in a replay, counted as events. Chosen; documented and compared with it."""
@@ -556,7 +550,10 @@ class Job(Questions):
         DataFrame, schema `answers.DAMAGE`, with a column ``rank``
             Of ranks, on their clocks; rank -1 has what is of no one rank, in common time.
         """
-        return job_damage_frame(self.rank_damage)
+        frame = damage_frame(one.damage for one in self.rank_damage)
+        ranks = [one.rank for one in self.rank_damage]
+        frame.insert(0, "rank", np.array(ranks, dtype=np.int64))
+        return frame
 
     @cached_property
     def rank_damage(self) -> list[RankDamage]:
@@ -686,7 +683,7 @@ class Job(Questions):
                 path.segments,
                 attributed,
                 charges,
-                balance=Balance(rehearsal.token_surplus),
+                balance=balance(rehearsal.token_surplus),
                 machines=timeline.late_hosts,
             )
 

@@ -25,16 +25,12 @@ from htagraph.queries.communication import launches_of
 from htagraph.run.graph import TraceGraph
 
 MOST_COLLECTIVES = 4_000_000
-"""Collectives of all ranks that a job keeps: about 4.4 GB.
-
-Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
-"""
+"""Collectives of all ranks that a job keeps: about 4.4 GB. Documented in `docs/limits.md`;
+`tests/hostile/test_damage.py` compares."""
 
 _BYTES_OF_A_COLLECTIVE = 1_100
 """Memory of a kept collective, for the warning: `python -m tests.benchmarks.bench_collectives`.
-
-Pinned by `test_kept_steps.py::test_the_notice_states_the_memory`.
-"""
+Pinned by test_kept_steps."""
 
 
 class StepStart(NamedTuple):

@@ -29,7 +29,6 @@ from htagraph.lookup.steps import without_numbers
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.collective_names import POINT_TO_POINT
 from htagraph.model.kinds import Cause
-from htagraph.model.units import human_count
 
 _EVER = np.iinfo(np.int64).min
 
@@ -182,8 +181,8 @@ def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
 def excess_times(late: pd.DataFrame, times: Mapping[int, RankTimes]) -> pd.DataFrame:
     """What took each late rank longer than the runner-up; it adds up to its lead at most.
 
-    `times`: by rank, of the rank segments of `compare_late_arrivals`. Columns ``arrival`` (row of
-    `late`), `CAUSE_KEY`, ``late_ns``.
+    `times`: by rank, of the rank segments of `compare_late_arrivals`. By ``arrival``, a row of
+    `late`, and `CAUSE_KEY`.
     """
     found = Times.of(times)
     # Rank segments come in pairs: of the late rank, which counts, and of the runner-up, which does
@@ -227,11 +226,7 @@ def blame_late_ranks(
     excess: pd.DataFrame,
     collectives: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Charge to lateness what made ranks late, and cut pieces where that begins and ends.
-
-    `attributed_time`: columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at
-    least; tiles the path.
-    """
+    """Charge to lateness what made ranks late, and cut pieces where that begins and ends."""
     if not len(attributed_time):
         return attributed_time
     left_ns = collectives.groupby("match")["end_ns"].max()
@@ -300,16 +295,11 @@ def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.Da
 
 
 _OFTEN = 0.5
-"""Part of the waiting in a rank's collectives with other hosts that is for all of its host. Chosen.
-
-Pinned by `test_machines.py::test_a_host_is_late_if_half_of_the_waiting_is_for_it`.
-"""
+"""Part of the waiting in a rank's collectives with other hosts that is for all of its host. Chosen:
+test_machines."""
 
 _MOST = 0.75
-"""Part of a host's ranks of which that holds, for the host to be late. Chosen.
-
-Pinned by `test_machines.py::test_a_host_is_late_if_most_of_its_ranks_are`.
-"""
+"""Part of a host's ranks of which that holds, for the host to be late. Chosen: test_machines."""
 
 
 def late_hosts(
@@ -318,9 +308,8 @@ def late_hosts(
     """The ranks of hosts that are late, and their host.
 
     A host is late in a collective if all its members there come after all others, beyond the error
-    of the clocks. Collectives of several stages do not count: stages differ by design.
-    `collectives`: `job_answers.MATCHED_COLLECTIVES`. `hosts`, `stages`: host of each rank, empty if
-    unknown, and stage, -1 if unknown.
+    of the clocks. Collectives of several stages do not count: stages differ by design. Hosts may be
+    unknown (empty), and stages (-1).
     """
     if len(set(filter(None, hosts.values()))) < 2 or "" in hosts.values():
         return {}
@@ -330,8 +319,10 @@ def late_hosts(
     met = met[(several["host"] > 1) & (several["stage"] == 1)]
     if met.empty:
         return {}
+    in_order = met.sort_values("arrived_ns", kind="stable")
+    last = in_order.groupby("match")["host"].last()
     met = met.assign(
-        is_of_last=met["host"] == _last_host(met),
+        is_of_last=met["host"] == met["match"].map(last),
         since_ns=met["arrived_ns"] - met["arrived_ns"].min(),
         waited_ns=_waited_between(collectives, met),
     )
@@ -366,16 +357,3 @@ def _waited_between(collectives: pd.DataFrame, met: pd.DataFrame) -> pd.Series[i
     last = ordered.groupby(met["rank"].loc[in_order]).shift(fill_value=0)
     found: pd.Series[int] = (ordered - last).reindex(met.index)
     return found
-
-
-def _last_host(met: pd.DataFrame) -> pd.Series[str]:
-    """The host of the rank that came last, for each member."""
-    last = met.sort_values("arrived_ns", kind="stable").groupby("match")["host"].last()
-    return met["match"].map(last)
-
-
-def host_in_words(host: str, ranks: list[int]) -> str:
-    """Title of the finding on a late host."""
-    is_row = ranks == list(range(ranks[0], ranks[-1] + 1))
-    which = f"ranks {ranks[0]} to {ranks[-1]}" if is_row else human_count(len(ranks), "rank")
-    return f"Host {host} ({which}) is late"

@@ -46,10 +46,8 @@ JobBreakdownKey = Literal["rank", "bound", "kind", "name", "op", "track", "rule"
 """What the time of a job's path can be grouped by."""
 
 _TOP = 3
-"""Ranks and bounds that `repr` shows. A limit of the screen: `JobPath.breakdown` has all.
-
-Pinned by `test_path.py::test_shares_by_rank_add_up_to_the_window`.
-"""
+"""Ranks and bounds that `repr` shows. A limit of the screen: `JobPath.breakdown` has all. Pinned by
+test_path."""
 
 
 @dataclass(frozen=True)

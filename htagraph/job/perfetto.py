@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from htagraph.arrays.clocks import Clock
 from htagraph.explain.counter_tracks import counter_tracks, roof_arguments
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.windowed import work_links
@@ -51,12 +50,6 @@ def _no_events() -> EventTable:
     )
 
 
-def _on_common_clock(events: EventTable, clock: Clock) -> EventTable:
-    """Events in common time."""
-    start, end = clock.to_common(events.ts_ns), clock.to_common(events.end_ns)
-    return replace(events, ts_ns=start, dur_ns=end - start)
-
-
 def _arrow_ends(segments: pd.DataFrame, rank: int | None = None) -> tuple[I64, I64]:
     """Segments that have an event, of all ranks or of one, and the id of the arrow of each."""
     about = segments["event"] >= 0
@@ -79,9 +72,10 @@ def _write_rank(
     dag = graph.dag
     rows, ids = _arrow_ends(segments, rank)
     critical = segments["event"].to_numpy(np.int64)[rows]
+    start, end = clock.to_common(dag.events.ts_ns), clock.to_common(dag.events.end_ns)
     return write_pftrace(
         part,
-        _on_common_clock(dag.events, clock),
+        replace(dag.events, ts_ns=start, dur_ns=end - start),
         rank=rank,
         place=place + 2,
         links=work_links(dag),
@@ -138,8 +132,7 @@ def write_job_trace(
     """Write the aligned ranks of a job as one Perfetto trace; see `JobPath.to_perfetto`.
 
     One rank is in memory at a time. Ranks are in the order of their waits, then in their places:
-    those of a pipeline by stage. `drawn`: of the job. `origin_ns`: time 0 of the file, in common
-    time.
+    those of a pipeline by stage. `origin_ns`: time 0 of the file, in common time.
     """
     segments = drawn.segments
     above = replace(drawn, segments=segments.assign(event=np.int64(-1)))

@@ -1,15 +1,10 @@
 """Pipelines: what stages did in each step, and where they waited.
 
-Actions of all ranks are one table, `frames.PIPELINE_ACTIONS`, whatever recorded them. All answers
-are functions of that table; with the order of each rank kept, it is also a simulation of the run
-(`htagraph.arrays.pipelines`).
-
-The actions of all ranks as one pipeline, and the sends and receives between them, with peers.
-
-Stages are named by annotations, or follow from the ranks that sends and receives name, or from
-times: ranks are stages in the order in which they begin, if on one host no action then begins
-before the one that it needs has ended. Else there are several readings, and nothing is joined or
-matched.
+Actions of all ranks are one table, `frames.PIPELINE_ACTIONS`, whatever recorded them; with the
+order of each rank kept, it is also a simulation of the run (`htagraph.arrays.pipelines`). Stages
+are named by annotations, or follow from the ranks that sends and receives name, or from times:
+ranks are stages in the order in which they begin, if on one host no action then begins before the
+one that it needs has ended. Else there are several readings, and nothing is joined or matched.
 """
 
 from __future__ import annotations

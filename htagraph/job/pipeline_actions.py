@@ -41,10 +41,8 @@ _SEND = re.compile(r"^c10d::send$")
 _AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function")
 
 _A_CALL_NS = 50_000
-"""Below this, the shortest wait of a rank is what the call takes by itself. Chosen.
-
-Pinned by `test_pipeline_actions.py::test_a_call_that_need_not_wait_is_no_wait`.
-"""
+"""Below this, the shortest wait of a rank is what the call takes by itself. Chosen:
+test_pipeline_actions."""
 
 _MESSAGE = re.compile(r"^PP:(\d{1,6})(SEND|RECV)_([FB])(\d{1,6})$")
 

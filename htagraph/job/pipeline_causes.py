@@ -1,10 +1,8 @@
-"""What is slow in a pipeline, and what a step would save if it were not.
+"""What is slow in a pipeline, what a step would save if it were not, and the finding that says so.
 
 Causes are asked in this order, each with the ones before it repaired: a slow rank among replicas of
 its stage, or with all its stages slow; a slow stage; an uneven micro-batch; an action that is slow
 in every step; transfers. Else a slow machine would be called a stage with too many layers.
-
-What is slow in a pipeline as the first finding of a job.
 """
 
 from __future__ import annotations
@@ -29,17 +27,12 @@ CHANGES = ("rank", "stage", "micro-batch", "action", "transfer")
 """What may be slow, in the order in which it is asked."""
 
 _SLOWER = 1.1
-"""How many times as long as its peers something takes that is called slow.
-
-Chosen above what equal stages differ by. Pinned by
-`test_pipeline_causes.py::test_a_stage_is_slow_from_a_tenth_on`.
-"""
+"""How many times as long as its peers something takes that is called slow. Chosen above what equal
+stages differ by. Pinned by test_pipeline_causes."""
 
 _MIN_SAVING = 0.03
-"""Share of the step that a repair saves at least, to be called a cause.
-
-Chosen. Pinned by `test_pipeline_causes.py::test_a_repair_that_saves_little_is_no_cause`.
-"""
+"""Share of the step that a repair saves at least, to be called a cause. Chosen:
+test_pipeline_causes."""
 
 _LEAST = 1e-3
 """Least size of a micro-batch or stage relative to others: nothing is divided by less. Chosen."""
@@ -287,10 +280,17 @@ def slow_part(finding: Finding, pipeline: PipelineCauses) -> Finding:
     first = max(causes, key=lambda row: row["saves_ns"])
     cost_ns = sum(row["saves_ns"] for row in causes) * len(pipeline.pipeline.step_ns)
     do, if_gone = _ADVICE[first["change"]]
+    said = [
+        f"{_who(row)}, {row['ratio']:.1f} times: {human_duration(row['saves_ns'])} more"
+        for row in causes
+        if row is not first
+    ]
+    if first["spread_ns"] > 0:  # the sum rarely gets less
+        said.insert(0, f"the same work spread evenly: {human_duration(first['spread_ns'])}")
     return replace(
         finding,
         title=f"{_who(first)} takes {first['ratio']:.1f} times as long as its peers",
-        detail="; ".join([*_spread(first), *(_also(row) for row in causes if row is not first)]),
+        detail="; ".join(said),
         fix=Fix(do),
         cost_ns=min(cost_ns, finding.path_ns),
         if_gone=if_gone,
@@ -306,14 +306,3 @@ def _who(row: Mapping[str, Any]) -> str:
     if row["change"] == "micro-batch":
         return f"Micro-batch {row['micro_batch']}" if row["micro_batch"] >= 0 else "A micro-batch"
     return f"Micro-batch {row['micro_batch']} of stage {row['stage']}"
-
-
-def _spread(row: Mapping[str, Any]) -> list[str]:
-    """What the same work saves if spread evenly: its sum rarely gets less."""
-    saves_ns = row["spread_ns"]
-    return [f"the same work spread evenly: {human_duration(saves_ns)}"] if saves_ns > 0 else []
-
-
-def _also(row: Mapping[str, Any]) -> str:
-    """A further cause."""
-    return f"{_who(row)}, {row['ratio']:.1f} times: {human_duration(row['saves_ns'])} more"

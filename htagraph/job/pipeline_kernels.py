@@ -33,12 +33,10 @@ from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
 from htagraph.queries.communication import HOST_RANGE
 
 _HOST_SHARE = 0.1
-"""Share of its actions that the device may wait for launches, for a step to be clear.
-
-Beyond, actions last as the host launches them, and a stage that waits for its input first seems
-faster than one that need not. Chosen, as is what stages differ by that are called slow. Pinned by
-`test_pipeline_kernels.py::test_stages_that_wait_for_their_host_are_not_compared`.
-"""
+"""Share of its actions that the device may wait for launches, for a step to be clear. Beyond,
+actions last as the host launches them, and a stage that waits for its input first seems faster than
+one that need not. Chosen, as is what stages differ by that are called slow. Pinned by
+test_pipeline_kernels."""
 
 
 def _computed(dag: Dag, lane: int) -> tuple[I64, I64, I64]:

@@ -89,10 +89,8 @@ def order_of(schedule: str, n_ranks: int, n_batches: int, chunks: int = 1) -> Or
 _HINT = "without options, it tries every schedule that it can."
 
 _MOST_ACTIONS = 4_000_000
-"""Actions of all steps up to which a plan is tried. A limit of memory, chosen.
-
-Pinned by `test_pipeline_what_if.py::test_what_cannot_be_tried_is_told`.
-"""
+"""Actions of all steps up to which a plan is tried. A limit of memory, chosen. Pinned by
+test_pipeline_what_if."""
 
 
 class Plan(NamedTuple):

@@ -29,22 +29,12 @@ from htagraph.model.frames import RANK_SEGMENTS
 
 @dataclass(frozen=True)
 class RankEnds:
-    """Where a rank's part of the window begins and ends.
-
-    Parameters
-    ----------
-    start_ns, end_ns : int, unit=ns
-        On the rank's clock.
-    end_node : int
-        Last node of the rank's path, -1 for none.
-    after : int
-        First collective on the way back from there, -1 for none.
-    """
+    """Where a rank's part of the window begins and ends, on its clock."""
 
     start_ns: int
     end_ns: int
-    end_node: int
-    after: int
+    end_node: int  # Last node of the rank's path, -1 for none
+    after: int  # First collective on the way back from there, -1 for none
 
     def later(self, n_left_out: int) -> RankEnds:
         """The same without the first collectives."""
@@ -53,30 +43,16 @@ class RankEnds:
 
 @dataclass(frozen=True)
 class RankSegment:
-    """A part of a job's path on one rank.
-
-    Parameters
-    ----------
-    start_ns, end_ns : int, unit=ns
-        In common time.
-    local_start_ns, local_end_ns : int, unit=ns
-        On the rank's clock: the window whose path the rank segment is.
-    end_node : int
-        Last node of that path.
-    collective : int
-        The collective whose transfer this is, -1 for a segment of the rank's own path.
-    hops : bool
-        The path arrives from another rank.
-    """
+    """A part of a job's path on one rank; the local times are the window on the rank's clock."""
 
     rank: int
     start_ns: int
     end_ns: int
     local_start_ns: int
     local_end_ns: int
-    end_node: int
-    collective: int = -1
-    hops: bool = False
+    end_node: int  # Last node of the rank's path in that window
+    collective: int = -1  # Whose transfer this is, -1 for a segment of the rank's own path
+    hops: bool = False  # The path arrives from another rank
 
 
 def _last_arrivals(collectives: pd.DataFrame, tables: Mapping[int, pd.DataFrame]) -> dict[int, I64]:

@@ -1,14 +1,11 @@
-"""Matching of collectives of libraries that record nothing: by the order of kernels, or not at all.
+"""What recordings say of groups: those in a header, the order of kernels, and what is exchanged.
 
-If all ranks ran the same operations in the same order, the n-th kernel of one rank is the n-th on
-the others. If some recorded fewer, their order has to fit into that of the others at one place
-only, even with half of it overlapping: layers repeat, and an order that fits at several places
-proves nothing. Such a match is inferred. It is dropped if no clock allows it, or if devices of one
-host would be further apart than half the time from one collective to the next: some began later.
-
-Process groups of collectives on the host and of libraries: only the trace's header has them.
-
-Exchanges: what a rank sends and receives in each all-to-all.
+Libraries that record nothing are matched by order: if all ranks ran the same operations in the same
+order, the n-th kernel of one rank is the n-th on the others. If some recorded fewer, their order
+has to fit into that of the others at one place only, even with half of it overlapping: layers
+repeat, and an order that fits at several places proves nothing. Such a match is inferred, and is
+dropped if no clock allows it, or if devices of one host would be further apart than half the time
+from one collective to the next: some began later.
 """
 
 from __future__ import annotations
@@ -59,9 +56,8 @@ def ends_together(table: pd.DataFrame) -> Bools:
 def in_kernel_order(table: pd.DataFrame) -> tuple[I64, str]:
     """Place of each collective of a group in the order of all ranks, and the rule; or why none.
 
-    `table`: collectives of one group, by rank, each in the order of launches; at least two ranks.
-    `place`: -1 where nothing is matched. `rule`: one of `INFERRED_RULES`, or why nothing is
-    matched, in words.
+    `table`: collectives of at least two ranks, by rank, each in the order of launches. Place -1 is
+    not matched; the rule is one of `INFERRED_RULES`, or why nothing is matched, in words.
     """
     code, _ = pd.factorize(table["operation"])
     ranks, counts = np.unique(table["rank"].to_numpy(np.int64), return_counts=True)
@@ -110,7 +106,8 @@ def contradicted(
         if not _has_clock(pairs, _pairs(certain, first, rank)):
             return "no clock allows that they are the same in order"
         one_host = bool(hosts and hosts.get(rank) and hosts.get(rank) == hosts.get(first))
-        apart_ns = _least_offset_ns(pairs)
+        fit = _fit(pairs)
+        apart_ns = max(fit.low_ns, -fit.high_ns, 0)
         if one_host and apart_ns > limit_ns:
             apart = human_duration(apart_ns)
             return f"in order, devices of one host would be {apart} apart, so some began later"
@@ -139,12 +136,6 @@ def _has_clock(inferred: pd.DataFrame, certain: pd.DataFrame) -> bool:
     if _fit(pd.concat([inferred, certain])).width_ns >= 0:
         return True
     return len(certain) > 0 and _fit(certain).width_ns < 0 <= _fit(inferred).width_ns
-
-
-def _least_offset_ns(pairs: pd.DataFrame) -> int:
-    """The least distance of two clocks that their collectives allow."""
-    fit = _fit(pairs)
-    return max(fit.low_ns, -fit.high_ns, 0)
 
 
 def _fit(pairs: pd.DataFrame) -> ClockFit:

@@ -21,9 +21,9 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Cause
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
-from htagraph.replay.changes import Change, OnRank, TokenSurplus
+from htagraph.replay.changes import Change, TokenSurplus
 from htagraph.replay.charges import Charges, EdgeTimes
-from htagraph.replay.collective_changes import Equalise
+from htagraph.replay.collective_changes import equalise
 from htagraph.replay.collective_members import without_waits
 from htagraph.replay.draft import Draft
 from htagraph.replay.rehearsal import Run, Saving, run_to_run_ns, step_spread
@@ -31,16 +31,12 @@ from htagraph.replay.replay import Replay, replay_of
 from htagraph.run.graph import TraceGraph
 
 _MOST_EVENTS = 30_000_000
-"""Events of all ranks that are replayed together: about 13 GB at 430 bytes an event.
-
-Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
-"""
+"""Events of all ranks that are replayed together: about 13 GB at 430 bytes an event. Documented in
+`docs/limits.md`; `tests/hostile/test_damage.py` compares."""
 
 _SPREADS = 3
 """Error of a clock, in spreads of its collectives' ends: three standard deviations, by custom.
-
-Pinned by `test_what_if.py::test_the_error_of_a_job_is_three_spreads_of_its_clocks`.
-"""
+Pinned by test_what_if."""
 
 JobRun = Mapping[int, Run]
 """One replayed run: of each rank, in common time."""
@@ -107,20 +103,13 @@ def _moved(replay: Replay, clock: Clock, ts_ns: I64, release_ns: I64) -> Replay:
 class JobRehearsal:
     """What all replays of a job share: the replays of its ranks in common time.
 
-    Parameters
-    ----------
-    ranks : mapping of int to RankReplay
-        Their transfers begin when all members have arrived.
-    clock_error_ns : int, unit=ns
-        How far the clock of any rank may be off.
-    token_surplus : TokenSurplus
-        What ranks work on tokens beyond the mean, in common time.
+    Their transfers begin when all members have arrived.
     """
 
     ranks: Mapping[int, RankReplay]
     merged: MergedReplay
-    clock_error_ns: int = 0
-    token_surplus: TokenSurplus = field(default_factory=TokenSurplus)
+    clock_error_ns: int = 0  # How far the clock of any rank may be off
+    token_surplus: TokenSurplus = field(default_factory=TokenSurplus)  # In common time
 
     @classmethod
     def of(cls, timeline: Timeline, window: WindowName, ranks: Sequence[int]) -> JobRehearsal:
@@ -128,13 +117,6 @@ class JobRehearsal:
 
         This process keeps all graphs and replays: about 430 bytes an event, or 220 an edge. A run
         takes about 60 ns an edge and reading.
-
-        Raises
-        ------
-        TraceLimitError
-            If the ranks have too many events together.
-        RankFailedError
-            If a rank cannot be read, or has no such window, unless the job skips errors.
         """
         summaries = timeline.graphs.summaries
         n_events = sum(summaries[rank].n_events for rank in ranks)
@@ -194,13 +176,7 @@ class JobRehearsal:
     def run(
         self, changes: Sequence[Change], assumption: Assumption = Assumption.AS_BOUND
     ) -> JobRun:
-        """Replay all ranks under changes, each made on every rank that has what it names.
-
-        Raises
-        ------
-        QueryError
-            If no rank has what a change names.
-        """
+        """Replay all ranks under changes, each made on every rank that has what it names."""
         return self._run(self._changed(changes, assumption))
 
     def _run(self, drafts: Mapping[int, Draft]) -> JobRun:
@@ -235,7 +211,7 @@ class JobRehearsal:
         )
         for rank in sorted(late - overfull):
             draft, one = self._draft(rank, Assumption.AS_BOUND), self.ranks[rank]
-            Equalise().apply(draft)
+            equalise().apply(draft)
             shorter = np.maximum(one.replay.weight_ns - draft.weight_ns, 0)
             spared_ns = np.bincount(
                 one.replay.row[one.replay.row >= 0],
@@ -319,7 +295,7 @@ def replay_requests(
 
 def _make(change: Change, drafts: Mapping[int, Draft]) -> None:
     """Make a change on every rank that has what it names; raise if none has."""
-    if isinstance(change, OnRank):
+    if change.rank is not None:
         if change.rank not in drafts:
             hint = f"the job has {', '.join(map(str, drafts))}."
             raise QueryError(f"there is no rank {change.rank} to change.", hint=hint)

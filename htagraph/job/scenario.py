@@ -24,7 +24,7 @@ from htagraph.model.frames import PATH_DIFF, RANK_LENGTHS
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.queries.quality import unknown_in_words
-from htagraph.replay.changes import Change, Without
+from htagraph.replay.changes import Change
 from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.excerpt import retimed
 from htagraph.replay.rehearsal import Run, Saving
@@ -79,7 +79,7 @@ class JobScenario:
             return None
         trials = self.before.trials
         match self.changes:
-            case (Without(cause=cause),):
+            case (Change(name="without", args=(str(cause),), rank=None),):
                 return trials.cost(cause, self.path_before.attributed_time)
         return self.rehearsal.saving(trials.made(self.changes))
 

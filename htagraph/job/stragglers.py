@@ -14,10 +14,7 @@ from htagraph.model.labels import distinct_names
 
 _MIN_EXCESS = 0.05
 """Share of a rank's kernel time above the median rank's from which its device counts as slow.
-
-Chosen above what equal devices differ by. Pinned by
-`test_stragglers.py::test_a_device_is_slow_from_a_twentieth_on`.
-"""
+Chosen above what equal devices differ by. Pinned by test_stragglers."""
 
 
 def _causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:

@@ -32,7 +32,6 @@ from htagraph.findings.verdict import (
 )
 from htagraph.findings.window_bounds import before_the_device, too_little
 from htagraph.job.bandwidths import slowest_in_words
-from htagraph.job.lateness import host_in_words
 from htagraph.job.path import JobPath
 from htagraph.job.pipeline_causes import PipelineCauses, charge_pipeline, slow_part
 from htagraph.job.ranks import RankSummary
@@ -195,7 +194,10 @@ def _on_machine(path: JobPath, finding: Finding) -> Finding:
     if finding.cause != Cause.LATE_RANK or host is None:
         return finding
     ranks = [rank for rank, its_host in machines.items() if its_host == host]
-    return replace(finding, title=host_in_words(host, ranks), fix=Fix(*CHECK_HOST))
+    is_row = ranks == list(range(ranks[0], ranks[-1] + 1))
+    which = f"ranks {ranks[0]} to {ranks[-1]}" if is_row else human_count(len(ranks), "rank")
+    title = f"Host {host} ({which}) is late"
+    return replace(finding, title=title, fix=Fix(*CHECK_HOST))
 
 
 def _lost_share_by_rank(path: JobPath) -> dict[int, float]:

@@ -1,14 +1,13 @@
 """The event table: one row per event, a struct of read-only numpy columns.
 
 Event ``e`` has node ``2e`` (its start) and node ``2e + 1`` (its end); there is no node table. Rows
-are in file order, so that a row can be traced back to the bytes it came from.
-
-Host calls of the capture of CUDA and HIP graphs, which a replay does not run again.
+are in file order, so that a row can be traced back to the bytes it came from. A reader makes a
+table with `EventTable.of`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +22,9 @@ from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.samples import SampleTable
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
+
+Lane = tuple[int | str, int | str]
+"""Process id and thread id, as a file names them; of device work, device and stream."""
 
 CAPTURED_LAUNCH = "captured_launch"
 """Sparse column of replayed device work: the row of `CapturedCalls` that launched it."""
@@ -127,6 +129,16 @@ class LaneTable:
         return name if name and str(tid) in name else f"{tid} ({name})" if name else str(tid)
 
 
+_LANE_FIELDS: Mapping[str, str | int] = {
+    "process": "",
+    "thread": "",
+    "process_sort": 0,
+    "thread_sort": 0,
+    "process_labels": "",
+}
+"""Columns of `LaneTable`, and what they hold for a lane without a name."""
+
+
 @brief
 @dataclass(frozen=True)
 class SparseColumn:
@@ -204,6 +216,131 @@ class EventTable:
     def __post_init__(self) -> None:
         """Freeze the arrays."""
         freeze(self)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        ts_ns: npt.ArrayLike,
+        dur_ns: npt.ArrayLike,
+        kind: npt.ArrayLike,
+        name: Sequence[str],
+        lane: Sequence[Lane],
+        category: Sequence[str] | None = None,
+        device: npt.ArrayLike = -1,
+        stream: npt.ArrayLike = -1,
+        correlation: npt.ArrayLike = -1,
+        external_id: npt.ArrayLike = -1,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        flows: Iterable[tuple[str, int, int, Lane, int]] = (),
+        lanes: Mapping[Lane, Mapping[str, str | int]] | None = None,
+    ) -> EventTable:
+        """The table of some columns, with a value for each event, in the order of the file.
+
+        Parameters
+        ----------
+        ts_ns, dur_ns : array_like of int, unit=ns
+            Start and duration. Starts count from any time that all events share.
+        kind : array_like of EventKind
+            ``OP``, ``RUNTIME`` and ``ANNOTATION`` are of a host thread; ``KERNEL``, ``MEMCPY`` and
+            ``MEMSET`` are device work, and need a device and a stream.
+        name : sequence of str
+            As a person reads them; equal names are kept once.
+        lane : sequence of (int or str, int or str)
+            Process and thread; of device work, device and stream.
+        category : sequence of str, optional
+            As the file has it; by default the label of the kind.
+        device, stream : array_like of int, default=-1
+            Where device work ran; -1 for host events.
+        correlation : array_like of int, default=-1
+            Number that a call shares with the device work that it launched; -1 for none.
+        external_id : array_like of int, default=-1
+            Number that an operator shares with what it ran; -1 for none.
+        columns : mapping of str to sequence, optional
+            Further columns, such as ``bytes``, ``wait_on_stream``, ``sequence``: a number or text
+            for each event, None for none.
+        flows : iterable of (str, int, int, (int or str, int or str), int)
+            Ends of arrows between events: category (``fwdbwd``), phase (0 start, 2 finish), number
+            of the arrow, and lane and time of the event.
+        lanes : mapping, optional
+            Fields of `LaneTable` (``process``, ``thread`` …) by lane, for those that have names.
+
+        Returns
+        -------
+        EventTable
+
+        Examples
+        --------
+        A call that launches a kernel:
+
+        >>> events = EventTable.of(
+        ...     ts_ns=[0, 4_000],
+        ...     dur_ns=[3_000, 20_000],
+        ...     kind=[EventKind.RUNTIME, EventKind.KERNEL],
+        ...     name=["cudaLaunchKernel", "gemm"],
+        ...     lane=[(100, 1), (0, 7)],
+        ...     device=[-1, 0],
+        ...     stream=[-1, 7],
+        ...     correlation=[5, 5],
+        ...     columns={"registers": [None, 64]},
+        ... )
+        >>> events.frame()[["name", "kind", "ts_ns", "dur_ns", "stream"]]
+                       name     kind  ts_ns  dur_ns  stream
+        0  cudaLaunchKernel  runtime      0    3000      -1
+        1              gemm   kernel   4000   20000       7
+        >>> events.column("registers").tolist()
+        [-1, 64]
+        """
+        codes: dict[str, int] = {}
+
+        def coded(texts: Iterable[str]) -> I32:
+            return np.array([codes.setdefault(one, len(codes)) for one in texts], dtype=np.int32)
+
+        def ints(values: npt.ArrayLike, dtype: type[np.generic]) -> npt.NDArray[Any]:
+            return np.broadcast_to(np.asarray(values, dtype=dtype), len(name)).copy()
+
+        def sparse(values: Sequence[Any]) -> SparseColumn:
+            rows = np.array([row for row, one in enumerate(values) if one is not None], np.int64)
+            found = [values[row] for row in rows.tolist()]
+            if found and isinstance(found[0], str):
+                return SparseColumn(rows, coded(found))
+            is_whole = not any(isinstance(one, float) for one in found)
+            return SparseColumn(rows, np.array(found, dtype=np.int64 if is_whole else np.float64))
+
+        kinds = ints(kind, np.int8)
+        named = dict(lanes or {})
+        number = {one: row for row, one in enumerate(dict.fromkeys([*named, *lane]))}
+        points = list(flows)
+        return cls(
+            ts_ns=ints(ts_ns, np.int64),
+            dur_ns=ints(dur_ns, np.int64),
+            kind=kinds,
+            name=coded(name),
+            category=coded(category or [EventKind(one).label for one in kinds.tolist()]),
+            lane=np.array([number[one] for one in lane], dtype=np.int32),
+            device=ints(device, np.int32),
+            stream=ints(stream, np.int64),
+            correlation=ints(correlation, np.int64),
+            external_id=ints(external_id, np.int64),
+            columns={column: sparse(values) for column, values in (columns or {}).items()},
+            flows=FlowTable(
+                category=coded(point[0] for point in points),
+                phase=np.array([point[1] for point in points], dtype=np.int8),
+                id=np.array([point[2] for point in points], dtype=np.int64),
+                lane=np.array([number[point[3]] for point in points], dtype=np.int32),
+                ts_ns=np.array([point[4] for point in points], dtype=np.int64),
+                event=np.full(len(points), -1, dtype=np.int64),
+            ),
+            lanes=LaneTable(
+                pid=tuple(one[0] for one in number),
+                tid=tuple(one[1] for one in number),
+                **{
+                    key: tuple(named.get(one, {}).get(key, none) for one in number)
+                    for key, none in _LANE_FIELDS.items()
+                },  # type: ignore[arg-type]
+            ),
+            symbols=SymbolTable(tuple(codes)),
+        )
 
     def __len__(self) -> int:
         """Number of events."""

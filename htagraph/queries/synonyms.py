@@ -77,7 +77,7 @@ SYNONYMS = {
 """By words, with commas between them: questions with their options, or verbs; the nearest first.
 
 Of several words that were asked, the entry with most of them counts first. Hints of the command
-line, of agents and of Python come from here. ``tests/api/test_synonyms.py`` checks all targets.
+line, of agents and of Python come from here. ``tests/api/test_words.py`` checks all targets.
 """
 
 

@@ -1,7 +1,4 @@
-"""A file as a stream of decompressed bytes, plain or gzip by content, in bounded memory.
-
-The content of a file: its first bytes, all of them, or its lines; gzip is unpacked.
-"""
+"""A file as a stream of decompressed bytes, plain or gzip by content, in bounded memory."""
 
 from __future__ import annotations
 

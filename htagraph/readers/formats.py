@@ -1,10 +1,8 @@
-"""Files of other profilers that htagraph does not read: what they are, and which tool reads them.
+"""Formats by the first bytes of a file: Perfetto, and those of tools that htagraph does not read.
 
-They are recognized by their first bytes, and by their names where these tell nothing. Nothing is
-unpickled: a pickle runs the code that it names. Dumps of the Flight Recorder and timelines of
-workers have readers of their own.
-
-Recognises Perfetto traces by their first packet.
+The latter are recognized by their names where their bytes tell nothing; an error says what the file
+is, and which tool reads it. Nothing is unpickled: a pickle runs the code that it names. Dumps of
+the Flight Recorder have a reader of their own.
 """
 
 from __future__ import annotations
@@ -68,10 +66,6 @@ def _is_pickle(head: bytes, *words: bytes) -> bool:
     return head[:1] == b"\x80" and head[1:2] in b"\2\3\4\5" and all(word in head for word in words)
 
 
-def _is_snapshot(head: bytes) -> bool:
-    return _is_pickle(head, b"segments") or _is_pickle(head, b"device_traces")
-
-
 def _is_dump(head: bytes) -> bool:
     """Whether it is a dump, as a pickle or as JSON. Headers of traces name process groups, too."""
     if not any(word in head for word in _OF_DUMPS):
@@ -95,7 +89,7 @@ _FORMATS = (
     OtherFormat(
         "a memory snapshot of PyTorch",
         "open it at https://pytorch.org/memory_viz.",
-        _is_snapshot,
+        lambda head: _is_pickle(head, b"segments") or _is_pickle(head, b"device_traces"),
     ),
     OtherFormat(
         FLIGHT_RECORDER,
@@ -185,7 +179,8 @@ def is_perfetto(source: str | Path | bytes) -> bool:
     head = first_bytes(
         source if isinstance(source, bytes) else file_of(Path(source)), _FIRST_PACKET_HEAD
     )
-    if not head.startswith(_PACKET) or _is_text(head[1:_WORTH_A_LOOK]):
+    is_text = all(byte in b"\t\r\n" or 0x20 <= byte < 0x7F for byte in head[1:_WORTH_A_LOOK])
+    if not head.startswith(_PACKET) or is_text:
         return False
     from google.protobuf.message import DecodeError  # noqa: PLC0415
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
@@ -206,8 +201,3 @@ def is_perfetto(source: str | Path | bytes) -> bool:
         return False
     is_followed = head[end : end + 1] in {b"", _PACKET}
     return is_followed and bool(trace.packet[0].ListFields())
-
-
-def _is_text(part: bytes) -> bool:
-    """Whether bytes are printable characters and spaces only."""
-    return all(byte in b"\t\r\n" or 0x20 <= byte < 0x7F for byte in part)

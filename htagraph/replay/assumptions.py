@@ -69,8 +69,7 @@ class Reading:
 def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Reading]:
     """Yield the readings that apply to a graph, `Assumption.AS_BOUND` first.
 
-    `is_alone`: whether the trace is analyzed alone: collectives may wait for ranks that are not
-    there.
+    A trace that is analyzed alone has collectives that may wait for ranks that are not there.
     """
     usual = _with_typical_lags(dag, replay, 50)
     yield Reading(Assumption.AS_BOUND, usual)
@@ -90,8 +89,7 @@ def _with_typical_lags(dag: Dag, replay: Replay, percentile: int) -> Replay:
     """The replay with edges that did not bind as long as those of their rule that did.
 
     An edge's lag is the least that its mechanism takes. If the edge binds in a changed run, it
-    takes what such edges usually take. `percentile`: 50 or 90, of the usual times of edges that
-    bound.
+    takes what edges that bound usually take: the median, or the 90th percentile.
     """
     into_device = np.flatnonzero(dag.events.is_device[replay.node[replay.head] >> 1])
     elapsed = replay.ts_ns[replay.head[into_device]] - replay.ts_ns[replay.tail[into_device]]

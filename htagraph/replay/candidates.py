@@ -10,10 +10,10 @@ import pandas as pd
 
 from htagraph.lookup.programs import Loading
 from htagraph.model.kinds import Bound, Cause, EdgeKind, KernelClass
-from htagraph.replay.changes import Balance, Change, NoWait, Remove, Scale, Spare
+from htagraph.replay.changes import Change, no_wait, remove, scale, spare
 from htagraph.replay.charges import Charges
-from htagraph.replay.collective_changes import Bandwidth, Equalise
-from htagraph.replay.device_changes import Fuse, Overlap
+from htagraph.replay.collective_changes import bandwidth, equalise
+from htagraph.replay.device_changes import fuse, overlap
 from htagraph.replay.draft import (
     ALLOCATIONS,
     COPIES_THAT_BLOCK,
@@ -22,8 +22,8 @@ from htagraph.replay.draft import (
     of_topic,
     waits_at,
 )
-from htagraph.replay.host_changes import Graphed, Prefetch
-from htagraph.replay.host_code import Code
+from htagraph.replay.host_changes import graphed, prefetch
+from htagraph.replay.host_code import code
 
 TWICE_AS_FAST = 0.5
 """Share of its time left to whatever is made twice as fast."""
@@ -65,15 +65,14 @@ def of_parts(
 ) -> Iterator[Candidate]:
     """Yield what is worth trying on parts of a path; some of it may not apply.
 
-    `sequences`: names of kernels that recur one after the other; used last. `done`: kinds of change
-    that the run has already, see `kinds_done`.
+    `sequences`: names of kernels that recur one after the other. `done`: see `kinds_done`.
     """
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
     yield from (one for one in _OF_THE_WHOLE if one.kind not in done)
     for names in sequences:
-        yield Candidate("fusion", " + ".join(names), (Fuse(names),))
+        yield Candidate("fusion", " + ".join(names), (fuse(*names),))
 
 
 def kinds_done(*, can_capture: bool, loading: Loading) -> tuple[str, ...]:
@@ -88,15 +87,14 @@ def of_causes(
     attributed: pd.DataFrame,
     charges: Charges,
     *,
-    balance: Balance | None = None,
+    balance: Change | None = None,
     machines: Mapping[int, str] | None = None,
 ) -> Iterator[Candidate]:
     """Yield the run without each cause, or without each late rank's delay.
 
     A rank with too many tokens would still be last if it were not late for another reason.
-    `segments`: edges, and of a job the ranks, of a path. `charges`: causes of all time, on the path
-    or not. `balance`: the change that gives all ranks of a job as many tokens for their experts.
-    `machines`: ranks of machines that are late, and their machine: they are repaired together.
+    `charges` has the causes of all time, on the path or not. `machines`: ranks of machines that are
+    late, and their machine: they are repaired together.
     """
     machines = machines or {}
     late, overfull = pd.Series(-1, index=attributed.index), set[int]()
@@ -116,7 +114,7 @@ def of_causes(
             changes: tuple[Change, ...] = (
                 (_spared(segments, mine, f"lateness of rank {rank}"),)
                 if rank in overfull
-                else tuple(Equalise().on_rank(one) for one in same or [rank])
+                else tuple(equalise().on_rank(one) for one in same or [rank])
             )
             yield Candidate("cause", f"{cause} {rank}", changes, 0.0, cause, rank)
             continue
@@ -124,7 +122,7 @@ def of_causes(
             yield Candidate("cause", str(cause), (balance,), 0.0, cause)
         if cause in REMOVALS:
             yield Candidate("cause", str(cause), (REMOVALS[cause],), 0.0, cause)
-        gone = charges.without(cause)
+        gone = charges.of_cause(cause).gone(str(cause))
         yield Candidate("cause", str(cause), (gone,), 0.0, cause, is_last_resort=True)
 
 
@@ -134,7 +132,7 @@ def together(machines: Mapping[int, str]) -> dict[int, int]:
     return {rank: first.setdefault(machine, rank) for rank, machine in machines.items()}
 
 
-def _spared(segments: pd.DataFrame, part: pd.DataFrame, name: str) -> Spare:
+def _spared(segments: pd.DataFrame, part: pd.DataFrame, name: str) -> Change:
     """The change that removes some attributed time from the edges of a path."""
     at = part["segment"].to_numpy(np.int64)
     edge = segments["edge"].to_numpy(np.int64)[at]
@@ -142,7 +140,7 @@ def _spared(segments: pd.DataFrame, part: pd.DataFrame, name: str) -> Spare:
     alone = np.full(len(segments), -1, dtype=np.int64)
     rank = (segments["rank"].to_numpy(np.int64) if "rank" in segments else alone)[at]
     known = edge >= 0
-    return Spare(edge[known], dur_ns[known], name, rank[known])
+    return spare(name, edge[known], dur_ns[known], rank[known])
 
 
 def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:
@@ -158,27 +156,25 @@ def _of_names(segments: pd.DataFrame, n_names: int) -> Iterator[Candidate]:
     on_device = segments["bound"].isin([bound.label for bound in _ON_DEVICE])
     for name in _largest(segments[on_device], "name", n_names):
         for left in SPEEDS:
-            yield Candidate("kernel", name, (Scale(name, left),), left)
+            yield Candidate("kernel", name, (scale(name, by=left),), left)
     on_host = segments["bound"].isin([bound.label for bound in _ON_HOST])
     host = segments[on_host & (segments["event"] >= 0)]
     for name in _largest(host, "name", n_names):
-        yield Candidate("operator", name, (Scale(name, TWICE_AS_FAST),), TWICE_AS_FAST)
+        yield Candidate("operator", name, (scale(name, by=TWICE_AS_FAST),), TWICE_AS_FAST)
 
 
 def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:
     """Yield untraced code by line, or by the operators around it."""
-    code = attributed[attributed["cause"] == Cause.HOST_CODE]
-    number, ops = pd.factorize(code["op"].to_numpy(object))
+    in_code = attributed[attributed["cause"] == Cause.HOST_CODE]
+    number, ops = pd.factorize(in_code["op"].to_numpy(object))
     inside = ("in " + ops)[number]  # each text once: a name may have megabytes
-    where = np.where(
-        code["frame"] != "", code["frame"], np.where(code["place"] != "", code["place"], inside)
-    )
-    named = code.assign(where=where)
+    around = np.where(in_code["place"] != "", in_code["place"], inside)
+    named = in_code.assign(where=np.where(in_code["frame"] != "", in_code["frame"], around))
     for place in _largest(named, "where", _N_SITES):
         part = named[named["where"] == place]
         is_named = bool(((part["frame"] != "") | (part["place"] != "")).any())
-        whole: Change = _spared(segments, part, f"code {place}")
-        yield Candidate("Python code", place, (Remove(Code(place)) if is_named else whole,))
+        change = remove(code(place)) if is_named else _spared(segments, part, f"code {place}")
+        yield Candidate("Python code", place, (change,))
 
 
 def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
@@ -189,32 +185,32 @@ def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
     for cause, name, op in sites.sort_values(ascending=False, kind="stable").index[:_N_SITES]:
         group = waits_at(str(name), str(op))
         kind = "synchronous copy" if cause == Cause.SYNCHRONOUS_COPIES else "wait"
-        yield Candidate(kind, group.name, (NoWait(group),))
+        yield Candidate(kind, group.name, (no_wait(group),))
 
 
 _WAITS = (Cause.GPU_SYNCHRONIZATION, Cause.UNRECORDED_WAIT, Cause.SYNCHRONOUS_COPIES)
 _OF_THE_WHOLE = (
-    Candidate("communication", "twice the bandwidth", (Bandwidth(2.0),), 0.5),
+    Candidate("communication", "twice the bandwidth", (bandwidth(2.0),), 0.5),
     Candidate(
         "overlap",
         "overlap all communication",
-        (Overlap(of_class(KernelClass.COMMUNICATION)),),
+        (overlap(of_class(KernelClass.COMMUNICATION)),),
     ),
-    Candidate("data loading", "prefetch one batch ahead", (Prefetch(),)),
-    Candidate("launches", "each step captured as a graph", (Graphed(),)),
-    Candidate("allocation", "no allocation during the run", (Remove(ALLOCATIONS),)),
+    Candidate("data loading", "prefetch one batch ahead", (prefetch(),)),
+    Candidate("launches", "each step captured as a graph", (graphed(),)),
+    Candidate("allocation", "no allocation during the run", (remove(ALLOCATIONS),)),
 )
 """Changes to the whole run."""
 UNRANKED = (Cause.UNKNOWN_WAITS, Cause.WORK_FROM_BEFORE_THE_PROFILE)
 """Causes that nothing in the run can be blamed for."""
 REMOVALS: dict[Cause, Change] = {
-    Cause.FULL_QUEUE: Remove(EdgeKind.QUEUE.label),
-    Cause.WAITING_FOR_SMS: Remove(EdgeKind.CONTENTION.label),
-    Cause.GPU_SYNCHRONIZATION: Remove(HOST_WAITS),
-    Cause.SYNCHRONOUS_COPIES: Remove(COPIES_THAT_BLOCK),
-    Cause.ALLOCATION: Remove(ALLOCATIONS),
-    Cause.COMPILATION: Remove(of_topic(Cause.COMPILATION)),
-    Cause.RECOMPILATION: Remove(of_topic(Cause.RECOMPILATION)),
-    Cause.AUTOTUNING: Remove(of_topic(Cause.AUTOTUNING)),
+    Cause.FULL_QUEUE: remove(EdgeKind.QUEUE.label),
+    Cause.WAITING_FOR_SMS: remove(EdgeKind.CONTENTION.label),
+    Cause.GPU_SYNCHRONIZATION: remove(HOST_WAITS),
+    Cause.SYNCHRONOUS_COPIES: remove(COPIES_THAT_BLOCK),
+    Cause.ALLOCATION: remove(ALLOCATIONS),
+    Cause.COMPILATION: remove(of_topic(Cause.COMPILATION)),
+    Cause.RECOMPILATION: remove(of_topic(Cause.RECOMPILATION)),
+    Cause.AUTOTUNING: remove(of_topic(Cause.AUTOTUNING)),
 }
 """What goes with a cause that waits, or that makes others wait. Other causes are time only."""

@@ -6,39 +6,15 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from htagraph.errors import QueryError
 from htagraph.model.units import TIME_UNITS
-from htagraph.replay.changes import (
-    Change,
-    Insert,
-    NoWait,
-    OnRank,
-    Remove,
-    Reweigh,
-    Scale,
-    Without,
-    insert,
-    no_wait,
-    remove,
-    reweigh,
-    scale,
-    without,
-)
-from htagraph.replay.collective_changes import Bandwidth, Equalise, bandwidth, equalise
-from htagraph.replay.device_changes import (
-    AllowTf32,
-    AtRoof,
-    Fuse,
-    Overlap,
-    allow_tf32,
-    at_roof,
-    fuse,
-    overlap,
-)
-from htagraph.replay.host_changes import Graphed, Prefetch, graphed, prefetch
+from htagraph.replay.changes import Change, insert, no_wait, remove, reweigh, scale, without
+from htagraph.replay.collective_changes import bandwidth, equalise
+from htagraph.replay.device_changes import allow_tf32, at_roof, fuse, overlap
+from htagraph.replay.host_changes import graphed, prefetch
 from htagraph.replay.host_code import Code, code
 
 _ALL = "all"
@@ -55,28 +31,23 @@ def _typed(chosen: object) -> str:
     return f"{_CODE}{chosen.place}" if isinstance(chosen, Code) else str(chosen)
 
 
-def _weight(change: Reweigh) -> str:
-    """The new weight of edges: a factor, or a time."""
-    return f"{change.lag_ns}ns" if change.by is None else str(change.by)
-
-
-_WRITTEN: Mapping[type[Change], tuple[str, Callable[[Any], str | float | bool]]] = {
-    Without: ("without", lambda it: it.cause),
-    Scale: ("scale", lambda it: f"{_typed(it.chosen)}={it.by}"),
-    Remove: ("remove", lambda it: _typed(it.chosen)),
-    NoWait: ("no_wait", lambda it: str(it.chosen)),
-    Insert: ("insert", lambda it: f"{it.after}={it.dur_ns}ns"),
-    Reweigh: ("reweigh", lambda it: f"{it.chosen}={_weight(it)}"),
-    Overlap: ("overlap", lambda it: str(it.chosen)),
-    Fuse: ("fuse", lambda it: ",".join(map(str, it.chosen))),
-    AtRoof: ("at_roof", lambda it: _ALL if it.chosen is None else str(it.chosen)),
-    AllowTf32: ("allow_tf32", lambda _: True),
-    Prefetch: ("prefetch", lambda it: it.workers),
-    Graphed: ("graphed", lambda _: True),
-    Bandwidth: ("bandwidth", lambda it: it.by),
-    Equalise: ("equalise", lambda _: True),
+_WRITTEN: Mapping[str, Callable[..., str | float | bool]] = {
+    "without": str,
+    "scale": lambda chosen, by: f"{_typed(chosen)}={by}",
+    "remove": _typed,
+    "no_wait": str,
+    "insert": lambda after, dur_ns: f"{after}={dur_ns}ns",
+    "reweigh": lambda chosen, by, ns: f"{chosen}={f'{ns}ns' if by is None else by}",
+    "overlap": str,
+    "fuse": lambda _, chosen: ",".join(map(str, chosen)),
+    "at_roof": lambda _, chosen, __: _ALL if chosen is None else str(chosen),
+    "allow_tf32": lambda: True,
+    "prefetch": lambda workers: workers,
+    "graphed": lambda: True,
+    "bandwidth": lambda by: by,
+    "equalise": lambda: True,
 }
-"""The option that may make a change, and what is typed after it: True for nothing."""
+"""What is typed after the option of a change, of its arguments: True for nothing."""
 
 
 @dataclass(frozen=True)
@@ -135,18 +106,18 @@ class ChangeOptions:
 
 def options_of(change: Change) -> str:
     """The options of `htagraph what-if` that make a change; empty if none make just that."""
-    if isinstance(change, OnRank):
-        inner = options_of(change.change)
+    if change.rank is not None:
+        inner = options_of(replace(change, rank=None))
         return inner and f"{inner} --on-rank {change.rank}"
-    if type(change) not in _WRITTEN:
+    name = change.name
+    if name not in _WRITTEN:
         return ""
-    field, write = _WRITTEN[type(change)]
-    value = write(change)
+    value = _WRITTEN[name](*change.args)
     typed: Any = [value] if isinstance(value, str) else value
     with suppress(QueryError):
-        if ChangeOptions(**{field: typed}).changes() == (change,):
+        if ChangeOptions(**{name: typed}).changes() == (change,):
             words = [] if isinstance(value, bool) else [str(value)]
-            return shlex.join([f"--{field.replace('_', '-')}", *words])
+            return shlex.join([f"--{name.replace('_', '-')}", *words])
     return ""
 
 

@@ -1,17 +1,10 @@
-"""Changes to a run: the base class, and changes to the time of named events.
-
-Token surplus: time that ranks spend on more tokens than the mean, and a run without it.
-
-A change of edges themselves: other weights.
-"""
+"""Changes to a run: what one is, and changes to the time of named events, causes and edges."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,71 +33,43 @@ def written(chosen: object) -> str:
     return repr(getattr(chosen, "pattern", chosen))
 
 
-class Change(ABC):
-    """A change to a run. ``str`` gives the call that makes it."""
+@dataclass(frozen=True, repr=False)
+class Change:
+    """A change to a run: a function of a draft, with its arguments; written as its call."""
 
-    # Whether it saves what is possible at most, as at a roof that kernels come near to
-    is_most: ClassVar[bool] = False
+    call: str  # The call that makes the change, without its rank
+    make: Callable[..., None]
+    args: tuple[object, ...] = ()
+    rank: int | None = None  # The only rank of a job to change
 
-    @abstractmethod
+    @property
+    def name(self) -> str:
+        """The function that is called."""
+        return self.call.partition("(")[0]
+
+    @property
+    def is_most(self) -> bool:
+        """Whether it saves what is possible at most, as at a roof that kernels come near to."""
+        return self.name in {"at_roof", "allow_tf32"}
+
     def apply(self, draft: Draft) -> None:
         """Make the change to a draft."""
-
-    def on_rank(self, rank: int) -> OnRank:
-        """The change on one rank of a job only."""
-        return OnRank(self, rank)
-
-
-@dataclass(frozen=True)
-class OnRank(Change):
-    """A change on one rank of a job."""
-
-    change: Change
-    rank: int
-
-    def apply(self, draft: Draft) -> None:
-        """Apply it if the draft is of that rank."""
-        if draft.members is None or draft.members.rank != self.rank:
+        is_other = draft.members is None or draft.members.rank != self.rank
+        if self.rank is not None and is_other:
             hint = "on_rank needs a job: give the folder with its ranks, or a Job."
             raise QueryError(f"there is no rank {self.rank} to change.", hint=hint)
-        self.change.apply(draft)
+        self.make(draft, *self.args)
 
-    def __str__(self) -> str:
+    def on_rank(self, rank: int) -> Change:
+        """The change on one rank of a job only."""
+        return replace(self, rank=rank)
+
+    def __repr__(self) -> str:
         """Write it."""
-        return f"{self.change}.on_rank({self.rank})"
+        return self.call if self.rank is None else f"{self.call}.on_rank({self.rank})"
 
 
-@dataclass(frozen=True)
-class Scale(Change):
-    """Events take longer or shorter by a factor; host events with all nested in them."""
-
-    chosen: Events | Code
-    by: float
-
-    def apply(self, draft: Draft) -> None:
-        """Scale the chosen events' own time.
-
-        At the least, nested calls that wait for the device take as long as before.
-        """
-        draft.scale(draft.once(self.chosen, partial(self._parts, draft)), self.by)
-
-    def _parts(self, draft: Draft) -> Parts:
-        """The chosen events' own time."""
-        if isinstance(self.chosen, Code):
-            return Parts.of(share_of_code(draft.dag, draft.replay, self.chosen))
-        chosen = draft.events(self.chosen)
-        found = draft.share(draft.nested(chosen))
-        if draft.assumption is Assumption.RIGID:
-            waits = np.isin(call_meanings(draft.dag.events), WAITING_CALLS) & ~chosen
-            return found.where(~gather(waits, draft.replay.owner[found.row], default=False))
-        return found
-
-    def __str__(self) -> str:
-        """Write it."""
-        return f"scale({written(self.chosen)}, by={self.by:g})"
-
-
-def scale(chosen: Events | Code, *, by: float) -> Scale:
+def scale(chosen: Events | Code, *, by: float) -> Change:
     """Change: events take longer or shorter by a factor.
 
     Parameters
@@ -117,7 +82,7 @@ def scale(chosen: Events | Code, *, by: float) -> Scale:
 
     Returns
     -------
-    Scale
+    Change
 
     Raises
     ------
@@ -132,33 +97,30 @@ def scale(chosen: Events | Code, *, by: float) -> Scale:
     if not 0 <= by <= MOST:
         hint = "by=0.5 is twice as fast."
         raise QueryError(f"scale: by must be between 0 and 1,000,000, not {by:g}.", hint=hint)
-    return Scale(chosen, by)
+    return Change(f"scale({written(chosen)}, by={by:g})", _scale, (chosen, by))
 
 
-@dataclass(frozen=True)
-class Remove(Change):
-    """Events are gone with all under them, or all edges of a kind or rule are."""
-
-    chosen: Events | Code
-
-    def apply(self, draft: Draft) -> None:
-        """Remove events or edges."""
-        if isinstance(self.chosen, Code):
-            draft.spare(Parts.of(share_of_code(draft.dag, draft.replay, self.chosen)))
-            return
-        if isinstance(self.chosen, str):
-            edges = draft.is_labelled(self.chosen)
-            if edges is not None:
-                draft.no_waits(edges)
-                return
-        draft.take_out(draft.launched(draft.events(self.chosen)))
-
-    def __str__(self) -> str:
-        """Write it."""
-        return f"remove({written(self.chosen)})"
+def _scale(draft: Draft, chosen: Events | Code, by: float) -> None:
+    """Scale the chosen events' own time; host events with all nested in them."""
+    draft.scale(draft.once(chosen, partial(_own_time, draft, chosen)), by)
 
 
-def remove(chosen: Events | Code) -> Remove:
+def _own_time(draft: Draft, chosen: Events | Code) -> Parts:
+    """The chosen events' own time.
+
+    At the least, nested calls that wait for the device take as long as before.
+    """
+    if isinstance(chosen, Code):
+        return Parts.of(share_of_code(draft.dag, draft.replay, chosen))
+    events = draft.events(chosen)
+    found = draft.share(draft.nested(events))
+    if draft.assumption is Assumption.RIGID:
+        waits = np.isin(call_meanings(draft.dag.events), WAITING_CALLS) & ~events
+        return found.where(~gather(waits, draft.replay.owner[found.row], default=False))
+    return found
+
+
+def remove(chosen: Events | Code) -> Change:
     """Change: events are gone, with all that is nested in them or launched from them.
 
     Parameters
@@ -169,35 +131,29 @@ def remove(chosen: Events | Code) -> Remove:
 
     Returns
     -------
-    Remove
+    Change
 
     Examples
     --------
     >>> print(remove("aten::item"))
     remove('aten::item')
     """
-    return Remove(chosen)
+    return Change(f"remove({written(chosen)})", _remove, (chosen,))
 
 
-@dataclass(frozen=True)
-class NoWait(Change):
-    """Calls, and gaps before them, do not wait for the device."""
-
-    chosen: Events
-
-    def apply(self, draft: Draft) -> None:
-        """Drop the waits of the chosen calls and of those nested in them."""
-        chosen, replay = draft.nested(draft.events(self.chosen)), draft.replay
-        waits = np.flatnonzero(among(replay.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC)))
-        head = replay.node[replay.head[waits]] >> 1
-        draft.no_waits(waits[chosen[head] & draft.dag.events.is_host[head]])
-
-    def __str__(self) -> str:
-        """Write it."""
-        return f"no_wait({written(self.chosen)})"
+def _remove(draft: Draft, chosen: Events | Code) -> None:
+    """Remove events, or all edges of a kind or rule."""
+    if isinstance(chosen, Code):
+        draft.spare(Parts.of(share_of_code(draft.dag, draft.replay, chosen)))
+        return
+    edges = draft.is_labelled(chosen) if isinstance(chosen, str) else None
+    if edges is not None:
+        draft.no_waits(edges)
+    else:
+        draft.take_out(draft.launched(draft.events(chosen)))
 
 
-def no_wait(chosen: Events) -> NoWait:
+def no_wait(chosen: Events) -> Change:
     """Change: calls do not wait for the device; they take as long as calls that need not wait.
 
     Parameters
@@ -207,40 +163,43 @@ def no_wait(chosen: Events) -> NoWait:
 
     Returns
     -------
-    NoWait
+    Change
 
     Examples
     --------
     >>> print(no_wait("aten::item"))
     no_wait('aten::item')
     """
-    return NoWait(chosen)
+    return Change(f"no_wait({written(chosen)})", _no_wait, (chosen,))
 
 
-@dataclass(frozen=True, eq=False)
-class Spare(Change):
-    """Parts of edges take no time: the time that a path charges to a cause."""
+def _no_wait(draft: Draft, chosen: Events) -> None:
+    """Drop the waits of the chosen calls and of those nested in them, and of gaps before them."""
+    within, replay = draft.nested(draft.events(chosen)), draft.replay
+    waits = np.flatnonzero(among(replay.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC)))
+    head = replay.node[replay.head[waits]] >> 1
+    draft.no_waits(waits[within[head] & draft.dag.events.is_host[head]])
 
-    # row, dur_ns: rows of the edge table, and the time to remove from each
-    row: I64
-    dur_ns: I64
-    name: str  # The cause
-    rank: I64  # The rank whose edge table it is; -1 of a single trace
 
-    def apply(self, draft: Draft) -> None:
-        """Shorten the edges, the residual first."""
-        spared = np.zeros(len(draft.dag.edges) + 1, dtype=np.int64)
-        mine = self.rank == draft.rank
-        np.add.at(spared, self.row[mine], self.dur_ns[mine])
-        spared[-1] = 0
-        less, there = spared[draft.replay.row], draft.lag_ns != DROPPED
-        residual = np.minimum(less, draft.extra_ns)
-        draft.extra_ns -= residual
-        draft.lag_ns[there] = np.maximum(draft.lag_ns - (less - residual), 0)[there]
+def spare(name: str, row: I64, dur_ns: I64, rank: I64) -> Change:
+    """Change: parts of edges take no time, such as the time that a path charges to a cause.
 
-    def __str__(self) -> str:
-        """Write it."""
-        return f"without {self.name}"
+    `row`, `dur_ns`: rows of the edge table of `rank` (-1 of a single trace), and the time to remove
+    from each.
+    """
+    return Change(f"without {name}", partial(_spare, row=row, dur_ns=dur_ns, rank=rank))
+
+
+def _spare(draft: Draft, row: I64, dur_ns: I64, rank: I64) -> None:
+    """Shorten the edges, the residual first."""
+    spared = np.zeros(len(draft.dag.edges) + 1, dtype=np.int64)
+    mine = rank == draft.rank
+    np.add.at(spared, row[mine], dur_ns[mine])
+    spared[-1] = 0
+    less, there = spared[draft.replay.row], draft.lag_ns != DROPPED
+    residual = np.minimum(less, draft.extra_ns)
+    draft.extra_ns -= residual
+    draft.lag_ns[there] = np.maximum(draft.lag_ns - (less - residual), 0)[there]
 
 
 def slug(cause: str) -> str:
@@ -248,29 +207,7 @@ def slug(cause: str) -> str:
     return cause.lower().replace(" ", "-")
 
 
-@dataclass(frozen=True)
-class Without(Change):
-    """A cause takes no time on any thread, stream or rank: `Trials.gone` has the changes.
-
-    Parameters
-    ----------
-    cause : str
-        See `slug`.
-    """
-
-    cause: str
-
-    def apply(self, draft: Draft) -> None:
-        """Raise: which time is charged to a cause depends on the critical path of a window."""
-        del draft
-        raise QueryError(f"{self} needs a window.", hint="pass it to what_if.")
-
-    def __str__(self) -> str:
-        """Write it."""
-        return f"without({written(self.cause)})"
-
-
-def without(cause: str) -> Without:
+def without(cause: str) -> Change:
     """Change: the time of a cause of the verdict is gone, on every thread, stream and rank.
 
     It saves the cost of the cause: at most the time that the critical path charges to it. What no
@@ -283,7 +220,7 @@ def without(cause: str) -> Without:
 
     Returns
     -------
-    Without
+    Change
 
     Raises
     ------
@@ -297,34 +234,16 @@ def without(cause: str) -> Without:
     >>> hg.what_if(graph, without("data loading"))
     Scenario(3 steps, without('data-loading'): ...)
     """
-    return Without(slug(cause))
+    return Change(f"without({written(slug(cause))})", _without, (slug(cause),))
 
 
-@dataclass(frozen=True)
-class Insert(Change):
-    """Each of some events is followed by more time."""
-
-    after: Events
-    dur_ns: int
-
-    def apply(self, draft: Draft) -> None:
-        """Lengthen the code after host events, and device work itself."""
-        chosen, replay = draft.events(self.after), draft.replay
-        tail = replay.node[replay.tail]
-        hands_off = np.isin(replay.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
-        follows = ((replay.kind == EdgeKind.THREAD) | hands_off) & (tail & 1 == 1)
-        follows &= chosen[tail >> 1] & draft.dag.events.is_host[tail >> 1]
-        runs = (replay.kind == EdgeKind.SPAN) & gather(chosen, replay.event, default=False)
-        draft.lag_ns[follows | runs] += self.dur_ns
-        if (frames := draft.frames(chosen)) is not None:
-            draft.lag_ns += self.dur_ns * frames.ends_in(replay)
-
-    def __str__(self) -> str:
-        """Write it."""
-        return f"insert(after={written(self.after)}, dur_ns={self.dur_ns})"
+def _without(draft: Draft, cause: str) -> None:
+    """Raise: what goes depends on the critical path of a window, see `Trials.made`."""
+    del draft
+    raise QueryError(f"without({written(cause)}) needs a window.", hint="pass it to what_if.")
 
 
-def insert(*, after: Events, dur_ns: int) -> Insert:
+def insert(*, after: Events, dur_ns: int) -> Change:
     """Change: after each of some events, its thread or stream is busy for longer.
 
     Parameters
@@ -334,7 +253,7 @@ def insert(*, after: Events, dur_ns: int) -> Insert:
 
     Returns
     -------
-    Insert
+    Change
 
     Raises
     ------
@@ -344,7 +263,21 @@ def insert(*, after: Events, dur_ns: int) -> Insert:
     if not 0 <= dur_ns <= MOST * 1e9:
         hint = "dur_ns=50_000 is 50 us."
         raise QueryError(f"insert: dur_ns must be between 0 and 1e15, not {dur_ns}.", hint=hint)
-    return Insert(after, dur_ns)
+    call = f"insert(after={written(after)}, dur_ns={dur_ns})"
+    return Change(call, _insert, (after, dur_ns))
+
+
+def _insert(draft: Draft, after: Events, dur_ns: int) -> None:
+    """Lengthen the code after host events, and device work itself."""
+    chosen, replay = draft.events(after), draft.replay
+    tail = replay.node[replay.tail]
+    hands_off = np.isin(replay.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
+    follows = ((replay.kind == EdgeKind.THREAD) | hands_off) & (tail & 1 == 1)
+    follows &= chosen[tail >> 1] & draft.dag.events.is_host[tail >> 1]
+    runs = (replay.kind == EdgeKind.SPAN) & gather(chosen, replay.event, default=False)
+    draft.lag_ns[follows | runs] += dur_ns
+    if (frames := draft.frames(chosen)) is not None:
+        draft.lag_ns += dur_ns * frames.ends_in(replay)
 
 
 @dataclass(frozen=True)
@@ -391,26 +324,19 @@ class TokenSurplus:
         return both[both["dur_ns"] > 0].sort_values("start_ns", kind="stable", ignore_index=True)
 
 
-@dataclass(frozen=True)
-class Balance(Change):
-    """No rank works on more tokens than the mean of its group: it has that much less to do."""
+def balance(surplus: TokenSurplus) -> Change:
+    """Change of a job: no rank works on more tokens than the mean of its group.
 
-    surplus: TokenSurplus  # In common time
+    Each has that much less to do. `surplus`: in common time.
+    """
+    return Change("balance(tokens)", _balance, (surplus,))
 
-    def apply(self, draft: Draft) -> None:
-        """Shorten all edges in the work on tokens by one factor; transfers stay."""
-        replay = draft.replay
-        begin, end = replay.ts_ns[replay.tail], replay.ts_ns[replay.head]
-        spared = self.surplus.within(draft.rank, begin, np.maximum(begin, end))
-        spared[draft.transfers.row] = 0
-        rows = np.flatnonzero((spared > 0) & (draft.lag_ns != DROPPED))
-        left = 1 - spared[rows] / (end - begin)[rows]
-        for part in (draft.lag_ns, draft.extra_ns):
-            part[rows] = np.rint(part[rows] * left).astype(np.int64)
 
-    def __str__(self) -> str:
-        """Write it."""
-        return "balance(tokens)"
+def _balance(draft: Draft, surplus: TokenSurplus) -> None:
+    """Shorten all edges in the work on tokens by one factor; transfers stay."""
+    replay = draft.replay
+    begin, end = replay.ts_ns[replay.tail], replay.ts_ns[replay.head]
+    draft.shorten(surplus.within(draft.rank, begin, np.maximum(begin, end)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -426,61 +352,9 @@ class EdgeRows:
         return human_count(len(self.row), "edge")
 
 
-@dataclass(frozen=True)
-class Reweigh(Change):
-    """Edges have other weights."""
-
-    chosen: str | EdgeRows
-    by: float | None = None
-    lag_ns: int = 0
-
-    def apply(self, draft: Draft) -> None:
-        """Weigh the chosen edges anew, unknown waits on them included."""
-        rows = self._rows(draft)
-        rows = rows[draft.lag_ns[rows] != DROPPED]
-        if self.by is None:
-            draft.lag_ns[rows], draft.extra_ns[rows] = self.lag_ns, 0
-            return
-        for part in (draft.lag_ns, draft.extra_ns):
-            part[rows] = np.rint(part[rows] * self.by).astype(np.int64)
-
-    def _rows(self, draft: Draft) -> I64:
-        """The chosen edges, in the replay."""
-        if isinstance(self.chosen, EdgeRows):
-            return self._at_rows(draft, self.chosen)
-        found = draft.is_labelled(self.chosen)
-        if found is None:
-            hint = one_of(self.chosen, EdgeKind.labels(), "the kinds are")
-            raise QueryError(f"no kind of edge, and no rule, is {self.chosen!r}.", hint=hint)
-        if not found.any():
-            raise QueryError(
-                f"no edge is of {self.chosen!r}.", hint="`edges` of the graph lists all."
-            )
-        return np.flatnonzero(found)
-
-    @staticmethod
-    def _at_rows(draft: Draft, chosen: EdgeRows) -> I64:
-        """The rows of the edge table, in the replay."""
-        edges, row = draft.dag.edges, chosen.row
-        inside = bool(len(row)) and row.min() >= 0 and row.max() < len(edges)
-        if not (
-            inside
-            and np.array_equal(edges.tail[row] >> 1, chosen.tail)
-            and np.array_equal(edges.head[row] >> 1, chosen.head)
-        ):
-            hint = "take them from `edges` of the graph that you pass to what_if."
-            raise QueryError(f"the graph does not have these {chosen}.", hint=hint)
-        return np.flatnonzero(np.isin(draft.replay.row, row))
-
-    def __str__(self) -> str:
-        """Write it."""
-        how = f"lag_ns={self.lag_ns}" if self.by is None else f"by={self.by:g}"
-        return f"reweigh({self.chosen!r}, {how})"
-
-
 def reweigh(
     edges: str | pd.DataFrame, *, by: float | None = None, lag_ns: int | None = None
-) -> Reweigh:
+) -> Change:
     """Change: edges take longer or shorter, by a factor, or a time of their own.
 
     The weight of an edge is its lag, with the unknown wait on it. The critical path of the changed
@@ -498,7 +372,7 @@ def reweigh(
 
     Returns
     -------
-    Reweigh
+    Change
 
     Raises
     ------
@@ -521,11 +395,47 @@ def reweigh(
     if lag_ns is not None and not 0 <= lag_ns <= MOST * 1e9:
         hint = "lag_ns=5_000 is 5 us."
         raise QueryError(f"reweigh: lag_ns must be between 0 and 1e15, not {lag_ns}.", hint=hint)
+    how = f"lag_ns={lag_ns}" if by is None else f"by={by:g}"
     if isinstance(edges, str):
-        return Reweigh(edges.lower(), by, lag_ns or 0)
-    if not {"edge", "tail_event"} <= {*getattr(edges, "columns", ())}:
+        chosen: str | EdgeRows = edges.lower()
+    elif {"edge", "tail_event"} <= {*getattr(edges, "columns", ())}:
+        ends = (edges[name].to_numpy(np.int64) for name in ("edge", "tail_event", "head_event"))
+        chosen = EdgeRows(*ends)
+    else:
         raise QueryError(
             "reweigh: these are no edges.", hint="give a kind of edge, or rows of graph.edges."
         )
-    columns = (edges[name].to_numpy(np.int64) for name in ("edge", "tail_event", "head_event"))
-    return Reweigh(EdgeRows(*columns), by, lag_ns or 0)
+    return Change(f"reweigh({chosen!r}, {how})", _reweigh, (chosen, by, lag_ns or 0))
+
+
+def _reweigh(draft: Draft, chosen: str | EdgeRows, by: float | None, lag_ns: int) -> None:
+    """Weigh the chosen edges anew, unknown waits on them included."""
+    if isinstance(chosen, EdgeRows):
+        rows = _at_rows(draft, chosen)
+    else:
+        found = draft.is_labelled(chosen)
+        if found is None:
+            hint = one_of(chosen, EdgeKind.labels(), "the kinds are")
+            raise QueryError(f"no kind of edge, and no rule, is {chosen!r}.", hint=hint)
+        if not found.any():
+            raise QueryError(f"no edge is of {chosen!r}.", hint="`edges` of the graph lists all.")
+        rows = np.flatnonzero(found)
+    rows = rows[draft.lag_ns[rows] != DROPPED]
+    if by is None:
+        draft.lag_ns[rows], draft.extra_ns[rows] = lag_ns, 0
+    else:
+        draft.multiply(rows, by)
+
+
+def _at_rows(draft: Draft, chosen: EdgeRows) -> I64:
+    """The rows of the edge table, in the replay."""
+    edges, row = draft.dag.edges, chosen.row
+    inside = bool(len(row)) and row.min() >= 0 and row.max() < len(edges)
+    if not (
+        inside
+        and np.array_equal(edges.tail[row] >> 1, chosen.tail)
+        and np.array_equal(edges.head[row] >> 1, chosen.head)
+    ):
+        hint = "take them from `edges` of the graph that you pass to what_if."
+        raise QueryError(f"the graph does not have these {chosen}.", hint=hint)
+    return np.flatnonzero(np.isin(draft.replay.row, row))

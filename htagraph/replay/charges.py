@@ -21,7 +21,7 @@ from htagraph.explain.segments import Segments
 from htagraph.model.arrays import F64, I8, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, Cause
-from htagraph.replay.changes import Spare
+from htagraph.replay.changes import Change, spare
 from htagraph.replay.replay import Replay
 
 _CODES = {cause: code for code, cause in enumerate(Cause)}
@@ -119,10 +119,13 @@ class Charges:
         rest = Charges(self.rank, self.row, self.dur_ns - part_ns, self.cause)
         return Charges.joined([rest.where(rest.dur_ns > 0), parts.where(part_ns > 0)])
 
-    def without(self, cause: Cause) -> Spare:
-        """The change that makes all time of a cause take none."""
-        mine = self.where(self.cause == _CODES[cause])
-        return Spare(mine.row, mine.dur_ns, str(cause), mine.rank)
+    def of_cause(self, cause: Cause) -> Charges:
+        """Those of one cause."""
+        return self.where(self.cause == _CODES[cause])
+
+    def gone(self, name: str) -> Change:
+        """The change that makes all of this time take none."""
+        return spare(name, self.row, self.dur_ns, self.rank)
 
     def along(self, path: EdgeTimes) -> dict[Cause, int]:
         """Time of a path by cause, most first: that of each edge is split as it is charged.

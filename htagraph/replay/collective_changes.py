@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from htagraph.arrays.codes import gather
@@ -18,44 +16,6 @@ from htagraph.replay.draft import Draft
 _LATENCY_NS = 10_000
 """Latency of a collective at most, half of it expected (NCCL on one host: 5 to 20 us);
 test_collective_changes has both."""
-
-
-@dataclass(frozen=True)
-class Bandwidth(Change):
-    """Collectives move data faster by a factor; their latency stays."""
-
-    by: float
-
-    def apply(self, draft: Draft) -> None:
-        """Shorten the transfer part of each collective: all but its latency.
-
-        Matched ranks have known transfers, and a fitted latency if sizes were recorded
-        (`algorithms.transfer_times`); else it is assumed. One rank alone does not know how long a
-        collective waited: at the least, the fastest of its name did not.
-        """
-        dag, replay = draft.dag, draft.replay
-        met = draft.transfers.row
-        communicates = dag.classification.kernel_class == KernelClass.COMMUNICATION
-        runs = (replay.kind == EdgeKind.SPAN) & gather(communicates, replay.event, default=False)
-        rows = np.union1d(np.flatnonzero(runs), met)
-        rows = rows[draft.lag_ns[rows] != DROPPED]
-        if not len(rows):
-            raise QueryError(
-                "no collective was recorded.",
-                hint="the question collectives lists what is recorded.",
-            )
-        name = dag.events.name[replay.node[replay.head[rows]] >> 1]
-        lag = draft.lag_ns[rows]
-        least = np.full(len(dag.events.symbols), np.iinfo(np.int64).max)
-        np.minimum.at(least, name, lag)
-        waits = np.isin(rows, met, invert=True) & (draft.assumption is Assumption.RIGID)
-        moves = np.where(waits, np.minimum(lag, least[name]), lag)
-        transfer = np.maximum(moves - _latencies_ns(draft, rows), 0)
-        draft.lag_ns[rows] = lag - transfer + np.rint(transfer / self.by).astype(np.int64)
-
-    def __str__(self) -> str:
-        """Write it."""
-        return f"bandwidth({self.by:g})"
 
 
 def _latencies_ns(draft: Draft, rows: I64) -> F64:
@@ -73,7 +33,7 @@ def _latencies_ns(draft: Draft, rows: I64) -> F64:
     return found
 
 
-def bandwidth(by: float) -> Bandwidth:
+def bandwidth(by: float) -> Change:
     """Change: collectives move data faster by a factor; their latency stays.
 
     This is the alpha-beta model: latency plus size over bandwidth (Hockney 1994). In a job whose
@@ -87,7 +47,7 @@ def bandwidth(by: float) -> Bandwidth:
 
     Returns
     -------
-    Bandwidth
+    Change
 
     Raises
     ------
@@ -97,39 +57,36 @@ def bandwidth(by: float) -> Bandwidth:
     if not by > 0:
         hint = "2 is twice the bandwidth."
         raise QueryError(f"bandwidth: by must be above 0, not {by:g}.", hint=hint)
-    return Bandwidth(by)
+    return Change(f"bandwidth({by:g})", _faster, (by,))
 
 
-@dataclass(frozen=True)
-class Equalise(Change):
-    """No rank arrives at a collective later than the median of its ranks; for jobs only."""
+def _faster(draft: Draft, by: float) -> None:
+    """Shorten the transfer part of each collective: all but its latency.
 
-    def apply(self, draft: Draft) -> None:
-        """Shorten all edges since the rank's last arrival by one factor, until it is not late.
-
-        At the least, it still arrives with the last of the others. Transfers stay: the rank does
-        not control them.
-        """
-        members, replay = draft.members, draft.replay
-        if members is None:
-            hint = "give the folder with its ranks, or a Job."
-            raise QueryError("equalise needs a job: one rank alone is never late.", hint=hint)
-        rigid = draft.assumption is Assumption.RIGID
-        earlier_ns = members.earlier_ns(replay.ts_ns, at_least=rigid)
-        spared = earlier_ns[replay.head] - earlier_ns[replay.tail]
-        spared[draft.transfers.row] = 0
-        rows = np.flatnonzero((spared > 0) & (draft.lag_ns != DROPPED))
-        elapsed = replay.ts_ns[replay.head[rows]] - replay.ts_ns[replay.tail[rows]]
-        left = 1 - spared[rows] / elapsed
-        for part in (draft.lag_ns, draft.extra_ns):
-            part[rows] = np.rint(part[rows] * left).astype(np.int64)
-
-    def __str__(self) -> str:
-        """Write it."""
-        return "equalise()"
+    Matched ranks have known transfers, and a fitted latency if sizes were recorded
+    (`algorithms.transfer_times`); else it is assumed. One rank alone does not know how long a
+    collective waited: at the least, the fastest of its name did not.
+    """
+    dag, replay = draft.dag, draft.replay
+    met = draft.transfers.row
+    communicates = dag.classification.kernel_class == KernelClass.COMMUNICATION
+    runs = (replay.kind == EdgeKind.SPAN) & gather(communicates, replay.event, default=False)
+    rows = np.union1d(np.flatnonzero(runs), met)
+    rows = rows[draft.lag_ns[rows] != DROPPED]
+    if not len(rows):
+        hint = "the question collectives lists what is recorded."
+        raise QueryError("no collective was recorded.", hint=hint)
+    name = dag.events.name[replay.node[replay.head[rows]] >> 1]
+    lag = draft.lag_ns[rows]
+    least = np.full(len(dag.events.symbols), np.iinfo(np.int64).max)
+    np.minimum.at(least, name, lag)
+    waits = np.isin(rows, met, invert=True) & (draft.assumption is Assumption.RIGID)
+    moves = np.where(waits, np.minimum(lag, least[name]), lag)
+    transfer = np.maximum(moves - _latencies_ns(draft, rows), 0)
+    draft.lag_ns[rows] = lag - transfer + np.rint(transfer / by).astype(np.int64)
 
 
-def equalise() -> Equalise:
+def equalise() -> Change:
     """Change of a job: no rank arrives at a collective later than the median rank.
 
     Everything a late rank did since its previous collective is shortened by one factor. Of an even
@@ -137,6 +94,20 @@ def equalise() -> Equalise:
 
     Returns
     -------
-    Equalise
+    Change
     """
-    return Equalise()
+    return Change("equalise()", _on_time)
+
+
+def _on_time(draft: Draft) -> None:
+    """Shorten all edges since the rank's last arrival by one factor, until it is not late.
+
+    At the least, it still arrives with the last of the others.
+    """
+    members, replay = draft.members, draft.replay
+    if members is None:
+        hint = "give the folder with its ranks, or a Job."
+        raise QueryError("equalise needs a job: one rank alone is never late.", hint=hint)
+    rigid = draft.assumption is Assumption.RIGID
+    earlier_ns = members.earlier_ns(replay.ts_ns, at_least=rigid)
+    draft.shorten(earlier_ns[replay.head] - earlier_ns[replay.tail])

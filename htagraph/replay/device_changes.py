@@ -1,14 +1,10 @@
-"""Changes to device work: overlap, and fusion.
-
-The change that makes operators run at the roof of their device.
-"""
+"""Changes to device work: overlap, fusion, and operators at the roof of their device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,58 +30,7 @@ work of them. A limit of time, chosen like that of `latent_waits`: test_device_c
 """
 
 
-@dataclass(frozen=True)
-class Overlap(Change):
-    """Device work runs on a stream of its own, and nothing on the device waits for it."""
-
-    chosen: Events
-
-    def apply(self, draft: Draft) -> None:
-        """Let what waited for the chosen work wait for what that had waited for.
-
-        So nothing happens earlier than if the chosen work were removed.
-        """
-        found = draft.once(self, partial(self._find, draft))
-        replay, lag_ns = draft.replay, draft.lag_ns
-        events, floor_ns = draft.dag.events, draft.dag.calibration.stream_floor_ns
-        there = (gather(lag_ns, found.into, 0) != DROPPED) & (lag_ns[found.through] != DROPPED)
-        into, out, tail = found.into[there], found.through[there], found.tail[there]
-        ran = (replay.owner >= 0) | (replay.kind == EdgeKind.SOURCE)
-        runs = gather(ran, into, default=False)  # a wait that is time of its tail, not a gap
-        head = replay.node[replay.head[out]]
-        inherited = EdgeTable.of(
-            replay.rule[out],
-            tail,
-            head,
-            lag_ns=np.where(runs, gather(lag_ns, into), 0)
-            + np.where(replay.owner[out] >= 0, 0, draft.weight_ns[out]),
-            event=np.where(runs, gather(replay.event, into), head >> 1),
-        )
-        gap_ns = events.ts_ns[found.after] - events.end_ns[found.before]
-        in_order = EdgeTable.of(
-            Rule.STREAM_ORDER,
-            2 * found.before + 1,
-            2 * found.after,
-            lag_ns=np.clip(gap_ns, 0, floor_ns),
-            event=found.after,
-        )
-        draft.drop(found.out)
-        draft.add(EdgeTable.concat([inherited, in_order]))
-
-    def _find(self, draft: Draft) -> _Aside:
-        """What waits for the chosen work, and for what instead."""
-        chosen = draft.events(self.chosen) & draft.dag.events.is_device
-        if not chosen.any():
-            hint = "name kernels, as the question kernel_breakdown lists them by name."
-            raise QueryError(f"{written(self.chosen)} matches no device work.", hint=hint)
-        return _Aside.of(draft.dag, draft.replay, chosen)
-
-    def __str__(self) -> str:
-        """Write it."""
-        return f"overlap({written(self.chosen)})"
-
-
-def overlap(chosen: Events) -> Overlap:
+def overlap(chosen: Events) -> Change:
     """Change: device work runs on a stream of its own, and nothing on the device waits for it.
 
     It still waits for the same work, and host calls and the end of the run still wait for it.
@@ -96,68 +41,45 @@ def overlap(chosen: Events) -> Overlap:
 
     Returns
     -------
-    Overlap
+    Change
     """
-    return Overlap(chosen)
+    return Change(f"overlap({written(chosen)})", _overlap, (chosen,))
 
 
-class _Fused(NamedTuple):
-    """Members but the first of each run, and the edges that go with them."""
+def _overlap(draft: Draft, chosen: Events) -> None:
+    """Let what waited for the chosen work wait for what that had waited for.
 
-    later: I64  # The members
-    # launches, gaps: edges from their launches, and from the work before them
-    launches: I64
-    gaps: I64
-    calls: I64  # Edges of the host that only launched them
-    queue: I64  # Edges by which these launches waited for room
-
-
-@dataclass(frozen=True)
-class Fuse(Change):
-    """Each run of kernels becomes one: only the first launch stays, and no gaps."""
-
-    chosen: tuple[Events, ...]
-
-    def apply(self, draft: Draft) -> None:
-        """Join later members to the first, and remove their launches."""
-        found = draft.once(self, partial(self._find, draft))
-        draft.drop(found.launches)
-        draft.clear(found.gaps)
-        draft.release(2 * found.later)
-        draft.clear(found.calls)
-        draft.drop(found.queue)
-
-    def _find(self, draft: Draft) -> _Fused:
-        """What is gone."""
-        dag, replay = draft.dag, draft.replay
-        in_order = replay.once("streams", partial(_streams, dag))
-        later = _later_members(*in_order, *(draft.events(one) for one in self.chosen))
-        if not later.any():
-            hint = "the question kernel_patterns lists sequences that recur."
-            raise QueryError(f"{self}: no such kernels follow each other.", hint=hint)
-        into = draft.into(later)
-        into = into[replay.node[replay.head[into]] & 1 == 0]
-        calls = np.zeros(len(dag.events), dtype=bool)
-        launch = dag.launch[later]
-        calls[launch[launch >= 0]] = True
-        if draft.assumption is not Assumption.RIGID:
-            calls |= _only_launching(dag, later)
-        gone = draft.nested(calls)
-        waits = draft.into(gone)
-        return _Fused(
-            np.flatnonzero(later),
-            into[replay.kind[into] == EdgeKind.LAUNCH],
-            into[replay.kind[into] == EdgeKind.STREAM],
-            replay.rows_owned(gone),
-            waits[replay.kind[waits] == EdgeKind.QUEUE],
-        )
-
-    def __str__(self) -> str:
-        """Write it."""
-        return f"fuse({', '.join(written(one) for one in self.chosen)})"
+    So nothing happens earlier than if the chosen work were removed.
+    """
+    found = draft.once(chosen, partial(_aside, draft, chosen))
+    replay, lag_ns = draft.replay, draft.lag_ns
+    events, floor_ns = draft.dag.events, draft.dag.calibration.stream_floor_ns
+    there = (gather(lag_ns, found.into, 0) != DROPPED) & (lag_ns[found.through] != DROPPED)
+    into, out, tail = found.into[there], found.through[there], found.tail[there]
+    ran = (replay.owner >= 0) | (replay.kind == EdgeKind.SOURCE)
+    runs = gather(ran, into, default=False)  # a wait that is time of its tail, not a gap
+    head = replay.node[replay.head[out]]
+    inherited = EdgeTable.of(
+        replay.rule[out],
+        tail,
+        head,
+        lag_ns=np.where(runs, gather(lag_ns, into), 0)
+        + np.where(replay.owner[out] >= 0, 0, draft.weight_ns[out]),
+        event=np.where(runs, gather(replay.event, into), head >> 1),
+    )
+    gap_ns = events.ts_ns[found.after] - events.end_ns[found.before]
+    in_order = EdgeTable.of(
+        Rule.STREAM_ORDER,
+        2 * found.before + 1,
+        2 * found.after,
+        lag_ns=np.clip(gap_ns, 0, floor_ns),
+        event=found.after,
+    )
+    draft.drop(found.out)
+    draft.add(EdgeTable.concat([inherited, in_order]))
 
 
-def fuse(*chosen: Events) -> Fuse:
+def fuse(*chosen: Events) -> Change:
     """Change: kernels that follow each other on a stream become one.
 
     The parts take as long as before; the gaps between them, and all launches but the first, are
@@ -170,11 +92,52 @@ def fuse(*chosen: Events) -> Fuse:
 
     Returns
     -------
-    Fuse
+    Change
     """
     if not chosen:
         raise QueryError("fuse needs at least one name.", hint="fuse('add', 'mul').")
-    return Fuse(chosen)
+    call = f"fuse({', '.join(written(one) for one in chosen)})"
+    return Change(call, _fuse, (call, chosen))
+
+
+def _fuse(draft: Draft, call: str, chosen: tuple[Events, ...]) -> None:
+    """Join later members to the first, and remove their launches."""
+    later, launches, gaps, calls, queue = draft.once(chosen, partial(_fused, draft, call, chosen))
+    draft.drop(launches)
+    draft.clear(gaps)
+    draft.release(2 * later)
+    draft.clear(calls)
+    draft.drop(queue)
+
+
+def _fused(draft: Draft, call: str, chosen: tuple[Events, ...]) -> tuple[I64, ...]:
+    """Members but the first of each run, and the edges that go with them.
+
+    Those from their launches, and from the work before them; those of the host that only launched
+    them; those by which these launches waited for room.
+    """
+    dag, replay = draft.dag, draft.replay
+    in_order = replay.once("streams", partial(_streams, dag))
+    later = _later_members(*in_order, *(draft.events(one) for one in chosen))
+    if not later.any():
+        hint = "the question kernel_patterns lists sequences that recur."
+        raise QueryError(f"{call}: no such kernels follow each other.", hint=hint)
+    into = draft.into(later)
+    into = into[replay.node[replay.head[into]] & 1 == 0]
+    calls = np.zeros(len(dag.events), dtype=bool)
+    launch = dag.launch[later]
+    calls[launch[launch >= 0]] = True
+    if draft.assumption is not Assumption.RIGID:
+        calls |= _only_launching(dag, later)
+    gone = draft.nested(calls)
+    waits = draft.into(gone)
+    return (
+        np.flatnonzero(later),
+        into[replay.kind[into] == EdgeKind.LAUNCH],
+        into[replay.kind[into] == EdgeKind.STREAM],
+        replay.rows_owned(gone),
+        waits[replay.kind[waits] == EdgeKind.QUEUE],
+    )
 
 
 class _Aside(NamedTuple):
@@ -200,21 +163,26 @@ class _Aside(NamedTuple):
     before: I64
     after: I64
 
-    @classmethod
-    def of(cls, dag: Dag, replay: Replay, chosen: Bools) -> Self:
-        """The edges of a replay, if some device work runs on a stream of its own."""
-        events = dag.events
-        head, tail = (replay.node[end] >> 1 for end in (replay.head, replay.tail))
-        waits = events.is_device[head] & among(replay.kind, (EdgeKind.STREAM, EdgeKind.SYNC))
-        out = np.flatnonzero(waits & chosen[tail] & ~chosen[head])
-        work, same = _streams(dag)
-        mine = np.flatnonzero(chosen[work])
-        stream = np.cumsum(~same)[mine]
-        follows = np.flatnonzero(stream[1:] == stream[:-1])
-        before, after = work[mine[follows]], work[mine[follows + 1]]
-        in_turn = events.end_ns[before] <= events.ts_ns[after]
-        awaited = _awaited_through(dag, replay, chosen, out)
-        return cls(out, *awaited, before[in_turn], after[in_turn])
+
+def _aside(draft: Draft, chosen: Events) -> _Aside:
+    """What waits for the chosen work, and for what instead."""
+    dag, replay = draft.dag, draft.replay
+    events = dag.events
+    aside = draft.events(chosen) & events.is_device
+    if not aside.any():
+        hint = "name kernels, as the question kernel_breakdown lists them by name."
+        raise QueryError(f"{written(chosen)} matches no device work.", hint=hint)
+    head, tail = (replay.node[end] >> 1 for end in (replay.head, replay.tail))
+    waits = events.is_device[head] & among(replay.kind, (EdgeKind.STREAM, EdgeKind.SYNC))
+    out = np.flatnonzero(waits & aside[tail] & ~aside[head])
+    work, same = _streams(dag)
+    mine = np.flatnonzero(aside[work])
+    stream = np.cumsum(~same)[mine]
+    follows = np.flatnonzero(stream[1:] == stream[:-1])
+    before, after = work[mine[follows]], work[mine[follows + 1]]
+    in_turn = events.end_ns[before] <= events.ts_ns[after]
+    awaited = _awaited_through(dag, replay, aside, out)
+    return _Aside(out, *awaited, before[in_turn], after[in_turn])
 
 
 def _awaited_through(dag: Dag, replay: Replay, chosen: Bools, out: I64) -> tuple[I64, I64, I64]:
@@ -310,12 +278,7 @@ _SHAPED = "["
 """What the name of an operator with its shapes has: ``aten::mm 2x bf16[64, 64]``."""
 
 
-def spared_shares(dag: Dag, efficiency: float = 1.0) -> F64:
-    """Share of the time of each event that its operator does not need; 0 where that is unknown."""
-    return _spared(dag, lambda roofs: roofs.roof_ns / efficiency)
-
-
-def _spared(dag: Dag, needed_ns: Callable[[OperatorRoofs], F64]) -> F64:
+def spared_shares(dag: Dag, needed_ns: Callable[[OperatorRoofs], F64]) -> F64:
     """Share of the time of each event that its operator spares, if it takes as long as needed."""
     work = np.flatnonzero(dag.events.is_device)
     roofs = operator_roofs(dag, work, dag.events.dur_ns[work])
@@ -326,42 +289,7 @@ def _spared(dag: Dag, needed_ns: Callable[[OperatorRoofs], F64]) -> F64:
     return out
 
 
-@dataclass(frozen=True)
-class AtRoof(Change):
-    """Operators with a model take the least time that their device needs."""
-
-    is_most: ClassVar[bool] = True
-
-    chosen: Events | None
-    efficiency: float
-
-    def apply(self, draft: Draft) -> None:
-        """Scale device work; other work keeps its time."""
-        spared = spared_shares(draft.dag, self.efficiency)
-        if self.chosen is not None:
-            spared[~self._work(draft)] = 0.0
-        if not spared.any():
-            hint = "the question roofline lists operators that have one."
-            raise QueryError(f"{self}: no such work is above a known roof.", hint=hint)
-        draft.scale(Parts.of(gather(spared, draft.replay.owner, 0.0)), 0.0)
-
-    def _work(self, draft: Draft) -> Bools:
-        """Whether each event is chosen: by an operator with its shapes, or as all changes do."""
-        if isinstance(self.chosen, str) and _SHAPED in self.chosen:
-            found = draft.once(self, partial(work_of_shape, draft.dag, self.chosen))
-            if found.any():
-                return found
-        assert self.chosen is not None
-        return draft.launched(draft.events(self.chosen))
-
-    def __str__(self) -> str:
-        """Write it."""
-        chosen = [] if self.chosen is None else [written(self.chosen)]
-        more = [] if self.efficiency == 1 else [f"efficiency={self.efficiency:g}"]
-        return f"at_roof({', '.join(chosen + more)})"
-
-
-def at_roof(chosen: Events | None = None, *, efficiency: float = 1.0) -> AtRoof:
+def at_roof(chosen: Events | None = None, *, efficiency: float = 1.0) -> Change:
     """Change: operators take the least time that the device needs for their work.
 
     The roof is that of `TraceGraph.roofline`. Work without a model keeps its time.
@@ -376,7 +304,7 @@ def at_roof(chosen: Events | None = None, *, efficiency: float = 1.0) -> AtRoof:
 
     Returns
     -------
-    AtRoof
+    Change
 
     Raises
     ------
@@ -385,29 +313,33 @@ def at_roof(chosen: Events | None = None, *, efficiency: float = 1.0) -> AtRoof:
     """
     if not 0 < efficiency <= 1:
         raise QueryError(f"at_roof: efficiency must be above 0 and at most 1, not {efficiency}.")
-    return AtRoof(chosen, efficiency)
+    names = [] if chosen is None else [written(chosen)]
+    more = [] if efficiency == 1 else [f"efficiency={efficiency:g}"]
+    call = f"at_roof({', '.join(names + more)})"
+    return Change(call, _at_roof, (call, chosen, efficiency))
 
 
-@dataclass(frozen=True)
-class AllowTf32(Change):
-    """Products that run in FP32, as TF32 is not allowed, run on tensor cores."""
-
-    is_most: ClassVar[bool] = True
-
-    def apply(self, draft: Draft) -> None:
-        """Scale their device work."""
-        spared = _spared(draft.dag, lambda roofs: roofs.tf32_ns)
-        if not spared.any():
-            hint = "the question roofline has the limit of each operator."
-            raise QueryError(f"{self}: no product runs in FP32 where TF32 is faster.", hint=hint)
-        draft.scale(Parts.of(gather(spared, draft.replay.owner, 0.0)), 0.0)
-
-    def __str__(self) -> str:
-        """Write it."""
-        return "allow_tf32()"
+def _at_roof(draft: Draft, call: str, chosen: Events | None, efficiency: float) -> None:
+    """Scale device work to the least time that its operators need; other work keeps its time."""
+    spared = spared_shares(draft.dag, lambda roofs: roofs.roof_ns / efficiency)
+    if chosen is not None:
+        spared[~_work(draft, chosen)] = 0.0
+    if not spared.any():
+        hint = "the question roofline lists operators that have one."
+        raise QueryError(f"{call}: no such work is above a known roof.", hint=hint)
+    draft.scale(Parts.of(gather(spared, draft.replay.owner, 0.0)), 0.0)
 
 
-def allow_tf32() -> AllowTf32:
+def _work(draft: Draft, chosen: Events) -> Bools:
+    """Whether each event is chosen: by an operator with its shapes, or as all changes do."""
+    if isinstance(chosen, str) and _SHAPED in chosen:
+        found = draft.once(chosen, partial(work_of_shape, draft.dag, chosen))
+        if found.any():
+            return found
+    return draft.launched(draft.events(chosen))
+
+
+def allow_tf32() -> Change:
     """Change: products of fp32 run as TF32, at the same share of its peak.
 
     Of matrix products or convolutions none of which runs on tensor cores yet, as the names of their
@@ -415,6 +347,15 @@ def allow_tf32() -> AllowTf32:
 
     Returns
     -------
-    AllowTf32
+    Change
     """
-    return AllowTf32()
+    return Change("allow_tf32()", _allow_tf32)
+
+
+def _allow_tf32(draft: Draft) -> None:
+    """Scale the device work of products that run in FP32, as TF32 is not allowed."""
+    spared = spared_shares(draft.dag, lambda roofs: roofs.tf32_ns)
+    if not spared.any():
+        hint = "the question roofline has the limit of each operator."
+        raise QueryError("allow_tf32(): no product runs in FP32 where TF32 is faster.", hint=hint)
+    draft.scale(Parts.of(gather(spared, draft.replay.owner, 0.0)), 0.0)

@@ -1,13 +1,11 @@
-"""Draft: a replay that changes modify.
-
-Groups of events to change, defined for any trace.
-"""
+"""Draft: a replay that changes modify; and groups of events to change, defined for any trace."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -161,8 +159,7 @@ class Parts(NamedTuple):
 class Draft:
     """A replay under one assumption, changed in place.
 
-    `members`: of a rank of a job: its members of matched collectives, whose edges are transfers
-    without the wait.
+    A rank of a job has `members` of collectives, whose edges are transfers without the wait.
     """
 
     def __init__(self, dag: Dag, reading: Reading, members: Members | None = None) -> None:
@@ -177,14 +174,14 @@ class Draft:
         self.is_out = np.zeros(len(dag.events), dtype=bool)
         """Whether each event was removed."""
 
-    def once(self, of: object, find: Callable[[], Found]) -> Found:
+    def once(self, of: object, find: partial[Found]) -> Found:
         """What a change finds in the recorded run, for the next drafts of the same change too.
 
         It may depend on whether the assumption is `Assumption.RIGID`, not on lags.
         """
-        kept: dict[tuple[int, bool], tuple[object, Found]]
+        kept: dict[tuple[object, int, bool], tuple[object, Found]]
         kept = self.replay.once("of changes", dict)
-        key = id(of), self.assumption is Assumption.RIGID
+        key = find.func, id(of), self.assumption is Assumption.RIGID
         known = kept.get(key)
         if known is None:
             for first in list(kept)[: 1 - _N_KEPT]:
@@ -214,7 +211,11 @@ class Draft:
             mask = name_mask(self.dag, chosen)
         elif isinstance(chosen, EventGroup):
             mask = chosen.find(self.dag)
-        elif not _same_events(chosen.dag, self.dag):
+        elif chosen.dag is not self.dag and not (
+            # The same trace may have been opened twice.
+            np.array_equal(chosen.dag.events.ts_ns, table.ts_ns)
+            and np.array_equal(chosen.dag.events.name, table.name)
+        ):
             hint = "select from the graph that you pass to what_if."
             raise QueryError("the selection belongs to another graph.", hint=hint)
         else:
@@ -313,6 +314,19 @@ class Draft:
         row, left = parts.row, 1 - parts.share
         self.extra_ns[row] = np.rint(self.extra_ns[row] * left).astype(np.int64)
 
+    def multiply(self, rows: I64, by: float | F64) -> None:
+        """Make edges and their unknown waits longer or shorter by a factor."""
+        for part in (self.lag_ns, self.extra_ns):
+            part[rows] = np.rint(part[rows] * by).astype(np.int64)
+
+    def shorten(self, spared: I64 | F64) -> None:
+        """Take time off edges, but for transfers: not the rank alone controls these."""
+        replay = self.replay
+        spared[self.transfers.row] = 0
+        rows = np.flatnonzero((spared > 0) & (self.lag_ns != DROPPED))
+        elapsed = replay.ts_ns[replay.head[rows]] - replay.ts_ns[replay.tail[rows]]
+        self.multiply(rows, 1 - spared[rows] / elapsed)
+
     def clear(self, rows: I64) -> None:
         """Make edges take no time."""
         self.lag_ns[rows[self.lag_ns[rows] != DROPPED]] = 0
@@ -384,12 +398,3 @@ class Draft:
         if found is not None and text == EdgeKind.SYNC.label:
             found &= self._is_host[head]
         return found
-
-
-def _same_events(one: Dag, other: Dag) -> bool:
-    """Whether two graphs have the same events, even if opened twice."""
-    return one is other or (
-        len(one.events) == len(other.events)
-        and np.array_equal(one.events.ts_ns, other.events.ts_ns)
-        and np.array_equal(one.events.name, other.events.name)
-    )

@@ -1,8 +1,6 @@
 """Excerpt: a few steps of a large graph, cut out to stand for all steps that do the same.
 
 Finding what would help takes hundreds of replays, each as long as the graph is large.
-
-The graph of a replayed run: the same events at other times.
 """
 
 from __future__ import annotations
@@ -45,21 +43,13 @@ _LEAD = 4
 @brief
 @dataclass(frozen=True)
 class Excerpt:
-    """A graph to replay, and the window in it that is measured.
-
-    Parameters
-    ----------
-    of : Window
-        The window that the answer is for.
-    n_steps, n_alike : int
-        Steps replayed, and steps they stand for; 0 if the whole graph is replayed.
-    """
+    """A graph to replay, and the window in it that is measured."""
 
     dag: Dag
     window: Window
-    of: Window
-    n_steps: int = 0
-    n_alike: int = 0
+    of: Window  # That the answer is for
+    n_steps: int = 0  # Replayed; 0 for the whole graph
+    n_alike: int = 0  # That these stand for
 
     @classmethod
     def whole(cls, dag: Dag, window: Window) -> Self:
@@ -81,12 +71,6 @@ class Excerpt:
             f"{self.n_alike:,} that do the same is assumed to save as much."
         )
 
-    @property
-    def _meets(self) -> bool:
-        """Whether there are collectives, which may wait for other ranks."""
-        classes = self.dag.classification.kernel_class
-        return bool((classes == KernelClass.COMMUNICATION).any())
-
     def scaled(self, found: pd.DataFrame) -> pd.DataFrame:
         """Savings in the excerpt, scaled to the window.
 
@@ -105,7 +89,8 @@ class Excerpt:
             is_once = found["alone_ns"] < found["saves_ns"]
             times["alone_ns"] = times["alone_ns"].mask(is_once, found["alone_ns"])
             times["low_ns"] = times["low_ns"].clip(upper=times["alone_ns"])
-        elif self._meets:
+        elif (self.dag.classification.kernel_class == KernelClass.COMMUNICATION).any():
+            # Collectives may wait for other ranks.
             times["low_ns"] = times["low_ns"].clip(upper=found["low_ns"])
         window_ns = max(self.of.dur_ns, 1)
         shares = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,76 +36,6 @@ _CONTENDED = 0.5
 Measured on the pairs of `bench_intervals`, see docs/accuracy.md; test_host_changes draws it."""
 
 
-class _Launching(NamedTuple):
-    """Edges of a run whose steps are captured as graphs."""
-
-    # launches, most_ns: host time of operators and launches, and how long it may be to do nothing
-    # else
-    launches: I64
-    most_ns: I64
-    gaps: I64  # Those between work of a stream
-    ends: I64  # To the end of each step's first launch, which stays
-    cost_ns: int  # How long a launch of a graph takes
-
-
-@dataclass(frozen=True)
-class Graphed(Change):
-    """The host launches one graph per step instead of each kernel."""
-
-    def apply(self, draft: Draft) -> None:
-        """Remove the host time of operators and launches; each step's first launch stays.
-
-        Long untraced code does more than launch, so it stays except in the loosest reading. In the
-        tightest reading, all untraced code stays.
-        """
-        found = draft.once(self, partial(self._find, draft))
-        rows = found.launches
-        if draft.assumption is not Assumption.LOOSE:
-            rows = rows[draft.lag_ns[rows] <= found.most_ns]
-        draft.clear(rows)
-        gaps = found.gaps
-        usual = draft.extra_ns[gaps] <= draft.dag.calibration.stream_usual_ns
-        draft.extra_ns[gaps[usual]] = 0
-        draft.lag_ns[found.ends] += found.cost_ns
-
-    def _find(self, draft: Draft) -> _Launching:
-        """Where the host launches."""
-        dag, replay = draft.dag, draft.replay
-        if not (dag.launch >= 0).any():
-            hint = "record device work with ProfilerActivity.CUDA."
-            raise QueryError("no launches were recorded, so no graph replaces them.", hint=hint)
-        events, owner = dag.events, replay.owner
-        meanings = call_meanings(events)
-        loads = np.zeros(len(events), dtype=bool)
-        loads[batches(dag)] = True
-        waits = np.isin(
-            meanings,
-            (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC),
-        )
-        gone = events.is_host & ~draft.nested(loads) & ~waits
-        runs = events.kind != EventKind.ANNOTATION
-        rows = np.flatnonzero(replay.rule == Rule.PROGRAM_ORDER)
-        if draft.assumption is Assumption.RIGID:
-            rows = rows[gather(gone & runs, owner[rows], default=False)]
-        else:
-            rows = rows[gather(gone, owner[rows], default=True)]
-            rows = rows[dag.is_work[replay.node[replay.head[rows]] >> 1]]
-        is_gap = ~gather(runs, owner[rows], default=False)
-        cost = np.flatnonzero(graph_launches(dag))
-        into = replay.rows_into(2 * np.flatnonzero(_first_launches(dag)) + 1)
-        return _Launching(
-            rows,
-            np.where(is_gap, _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS),
-            np.flatnonzero(replay.kind == EdgeKind.STREAM),
-            into[replay.kind[into] == EdgeKind.THREAD],
-            int(np.median(events.dur_ns[cost])) if len(cost) else _GRAPH_LAUNCH_NS,
-        )
-
-    def __str__(self) -> str:
-        """Write it."""
-        return "graphed()"
-
-
 def _first_launches(dag: Dag) -> Bools:
     """Whether each event is the first launch of a step."""
     events = dag.events
@@ -120,7 +48,7 @@ def _first_launches(dag: Dag) -> Bools:
     return first
 
 
-def graphed() -> Graphed:
+def graphed() -> Change:
     """Change: each step is captured as a CUDA or HIP graph, except where it waits or loads data.
 
     Operators and launches take no host time. The interval covers whether untraced code
@@ -128,72 +56,105 @@ def graphed() -> Graphed:
 
     Returns
     -------
-    Graphed
+    Change
 
     Raises
     ------
     QueryError
         When it is applied, if nothing was launched.
     """
-    return Graphed()
+    return Change("graphed()", _graphed)
 
 
-@dataclass(frozen=True)
-class Prefetch(Change):
-    """While batches are used, the next are loaded: by workers, each of which loads one at a time.
+def _graphed(draft: Draft) -> None:
+    """Remove the host time of operators and launches; each step's first launch stays.
 
-    Parameters
-    ----------
-    workers : int, default=1
-        Batches that are loaded at once.
+    Long untraced code does more than launch, so it stays except in the loosest reading. In the
+    tightest reading, all untraced code stays.
     """
+    rows, most_ns, gaps, ends, cost_ns = draft.once(None, partial(_launching, draft))
+    if draft.assumption is not Assumption.LOOSE:
+        rows = rows[draft.lag_ns[rows] <= most_ns]
+    draft.clear(rows)
+    usual = draft.extra_ns[gaps] <= draft.dag.calibration.stream_usual_ns
+    draft.extra_ns[gaps[usual]] = 0
+    draft.lag_ns[ends] += cost_ns
 
-    workers: int = 1
 
-    def apply(self, draft: Draft) -> None:
-        """Free the thread of loading: the workers take its batches in turn.
+def _launching(draft: Draft) -> tuple[I64, I64, I64, I64, int]:
+    """Where the host only launches, and how long a launch of a graph takes.
 
-        They begin together, with the first batch of the thread, which is waited for. A worker is
-        free when its batch was handed out.
-        """
-        events, outer = draft.dag.events, batches(draft.dag)
-        if not len(outer):
-            hint = "PyTorch's DataLoader records them; name yours data_loading."
-            raise QueryError("no host range that loads data was recorded.", hint=hint)
-        is_batch = np.zeros(len(events), dtype=bool)
-        is_batch[outer] = True
-        own = draft.replay.rows_owned(draft.nested(is_batch))
-        dur_ns = (events.dur_ns - _taken_off(draft, own, is_batch))[outer]
-        draft.clear(own)
-        first = np.searchsorted(events.lane[outer], events.lane[outer])
-        number = np.arange(len(outer)) - first
-        later = np.flatnonzero(number)
-        # In the tightest reading a batch costs what passing it on takes, or what it takes from the
-        # step that it is loaded in.
-        waited_ns = np.where(number > 0, 0, dur_ns)
-        if draft.assumption is Assumption.RIGID:
-            least_ns = np.maximum(_HANDOFF_NS, _CONTENDED * dur_ns[later])
-            waited_ns[later] = np.minimum(dur_ns[later], least_ns)
-        own_ns = np.zeros(len(events), dtype=np.int64)
-        own_ns[outer] = waited_ns
-        ends = draft.replay.node[draft.replay.head]
-        rows = np.flatnonzero((draft.replay.kind == EdgeKind.THREAD) & np.isin(ends, 2 * outer + 1))
-        draft.lag_ns[rows] = own_ns[ends[rows] >> 1]
-        earlier = outer[np.arange(len(outer)) - np.minimum(number, self.workers)]
-        is_free = np.where(number < self.workers, 2 * outer[first], 2 * earlier + 1)
-        draft.add(
-            EdgeTable.of(
-                Rule.PROGRAM_ORDER,
-                is_free[later],
-                2 * outer[later] + 1,
-                lag_ns=dur_ns[later],
-                event=outer[later],
-            )
+    Edges of operators and launches, and how long each may be to do nothing else; those between work
+    of a stream; those to the end of each step's first launch.
+    """
+    dag, replay = draft.dag, draft.replay
+    if not (dag.launch >= 0).any():
+        hint = "record device work with ProfilerActivity.CUDA."
+        raise QueryError("no launches were recorded, so no graph replaces them.", hint=hint)
+    events, owner = dag.events, replay.owner
+    loads = np.zeros(len(events), dtype=bool)
+    loads[batches(dag)] = True
+    waiting = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
+    gone = events.is_host & ~draft.nested(loads) & ~np.isin(call_meanings(events), waiting)
+    runs = events.kind != EventKind.ANNOTATION
+    rows = np.flatnonzero(replay.rule == Rule.PROGRAM_ORDER)
+    if draft.assumption is Assumption.RIGID:
+        rows = rows[gather(gone & runs, owner[rows], default=False)]
+    else:
+        rows = rows[gather(gone, owner[rows], default=True)]
+        rows = rows[dag.is_work[replay.node[replay.head[rows]] >> 1]]
+    is_gap = ~gather(runs, owner[rows], default=False)
+    cost = np.flatnonzero(graph_launches(dag))
+    into = replay.rows_into(2 * np.flatnonzero(_first_launches(dag)) + 1)
+    return (
+        rows,
+        np.where(is_gap, _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS),
+        np.flatnonzero(replay.kind == EdgeKind.STREAM),
+        into[replay.kind[into] == EdgeKind.THREAD],
+        int(np.median(events.dur_ns[cost])) if len(cost) else _GRAPH_LAUNCH_NS,
+    )
+
+
+def _prefetch(draft: Draft, workers: int) -> None:
+    """Free the thread of loading: the workers take its batches in turn.
+
+    They begin together, with the first batch of the thread, which is waited for. A worker is free
+    when its batch was handed out.
+    """
+    events, outer = draft.dag.events, batches(draft.dag)
+    if not len(outer):
+        hint = "PyTorch's DataLoader records them; name yours data_loading."
+        raise QueryError("no host range that loads data was recorded.", hint=hint)
+    is_batch = np.zeros(len(events), dtype=bool)
+    is_batch[outer] = True
+    own = draft.replay.rows_owned(draft.nested(is_batch))
+    dur_ns = (events.dur_ns - _taken_off(draft, own, is_batch))[outer]
+    draft.clear(own)
+    first = np.searchsorted(events.lane[outer], events.lane[outer])
+    number = np.arange(len(outer)) - first
+    later = np.flatnonzero(number)
+    # In the tightest reading a batch costs what passing it on takes, or what it takes from the step
+    # that it is loaded in.
+    waited_ns = np.where(number > 0, 0, dur_ns)
+    if draft.assumption is Assumption.RIGID:
+        least_ns = np.maximum(_HANDOFF_NS, _CONTENDED * dur_ns[later])
+        waited_ns[later] = np.minimum(dur_ns[later], least_ns)
+    own_ns = np.zeros(len(events), dtype=np.int64)
+    own_ns[outer] = waited_ns
+    ends = draft.replay.node[draft.replay.head]
+    rows = np.flatnonzero((draft.replay.kind == EdgeKind.THREAD) & np.isin(ends, 2 * outer + 1))
+    draft.lag_ns[rows] = own_ns[ends[rows] >> 1]
+    earlier = outer[np.arange(len(outer)) - np.minimum(number, workers)]
+    is_free = np.where(number < workers, 2 * outer[first], 2 * earlier + 1)
+    draft.add(
+        EdgeTable.of(
+            Rule.PROGRAM_ORDER,
+            is_free[later],
+            2 * outer[later] + 1,
+            lag_ns=dur_ns[later],
+            event=outer[later],
         )
-
-    def __str__(self) -> str:
-        """Write it."""
-        return "prefetch()" if self.workers == 1 else f"prefetch(workers={self.workers})"
+    )
 
 
 def _taken_off(draft: Draft, own: I64, is_top: Bools) -> I64:
@@ -204,7 +165,7 @@ def _taken_off(draft: Draft, own: I64, is_top: Bools) -> I64:
     return sum_by_code(top, less, len(is_top))
 
 
-def prefetch(workers: int = 1) -> Prefetch:
+def prefetch(workers: int = 1) -> Change:
     """Change: data is loaded during the step, by workers of which each loads one batch at a time.
 
     The first batch of each loading thread is still waited for.
@@ -216,7 +177,7 @@ def prefetch(workers: int = 1) -> Prefetch:
 
     Returns
     -------
-    Prefetch
+    Change
 
     Raises
     ------
@@ -225,4 +186,5 @@ def prefetch(workers: int = 1) -> Prefetch:
     """
     if workers < 1:
         raise QueryError(f"prefetch: workers must be 1 or more, not {workers}.")
-    return Prefetch(workers)
+    call = "prefetch()" if workers == 1 else f"prefetch(workers={workers})"
+    return Change(call, _prefetch, (workers,))

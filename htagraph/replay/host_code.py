@@ -87,9 +87,9 @@ class Frames:
     def share(self, replay: Replay) -> F64:
         """Share of each thread edge within the frames, 0 for other edges."""
         found = np.zeros(len(replay.head), dtype=np.float64)
-        for rows, cover in self._of_threads(replay):
+        for rows, lane in self._edges(replay):
             start, end = replay.ts_ns[replay.tail[rows]], replay.ts_ns[replay.head[rows]]
-            found[rows] = cover.within(start, end) / np.maximum(end - start, 1)
+            found[rows] = self._covers[lane].within(start, end) / np.maximum(end - start, 1)
         return found
 
     def waited_in(self, replay: Replay) -> Bools:
@@ -117,10 +117,6 @@ class Frames:
         threads = np.flatnonzero(replay.kind == EdgeKind.THREAD)
         lane = self._dag.events.lane[replay.node[replay.head[threads]] >> 1]
         return [(threads[lane == number], number) for number in self._covers]
-
-    def _of_threads(self, replay: Replay) -> list[tuple[I64, Cover]]:
-        """Edges of each thread that has frames, with their cover."""
-        return [(rows, self._covers[lane]) for rows, lane in self._edges(replay)]
 
 
 class _Pieces(NamedTuple):

@@ -2,9 +2,8 @@
 
 A call that waits for the device returns at once if the device is idle, and a launch if its queue
 has room. A faster host would wait there. The edges for these waits have slack in the recorded run,
-so they do not change its critical path.
-
-The own time of calls that waited: what calls of the same name take without a wait.
+so they do not change its critical path. Such a call then takes what those of its name take that do
+not wait.
 """
 
 from __future__ import annotations

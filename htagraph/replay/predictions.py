@@ -19,7 +19,7 @@ from htagraph.model.progress import counted
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.candidates import Candidate
-from htagraph.replay.changes import Change, OnRank, Without, slug
+from htagraph.replay.changes import Change, slug
 from htagraph.replay.charges import Charges, EdgeTimes
 from htagraph.replay.rehearsal import Saving
 
@@ -76,22 +76,13 @@ class Trials(Generic[Replayer]):
     """Changes to a window, each replayed once: to its causes, and to all that may help.
 
     A verdict asks for causes only, which are a fraction of all.
-
-    Parameters
-    ----------
-    of_charges : callable
-        The causes of all time; made when it is asked for.
-    of_causes, of_parts : callable
-        Candidates, made when they are asked for.
-    n_threads : int, default=1
-        How many are replayed at once.
     """
 
     rehearsal: Replayer
     of_charges: Callable[[], Charges]
     of_causes: Callable[[Charges], Iterable[Candidate]]
     of_parts: Callable[[], Iterable[Candidate]]
-    n_threads: int = 1
+    n_threads: int = 1  # How many are replayed at once
 
     @cached_property
     def causes(self) -> pd.DataFrame:
@@ -104,20 +95,14 @@ class Trials(Generic[Replayer]):
         return self.of_charges()
 
     def changes_of(self, cause: str, rank: int = -1) -> Sequence[Change]:
-        """The changes that make a cause, or the lateness of a rank, take no time.
-
-        Raises
-        ------
-        QueryError
-            If no time of the run is charged to it.
-        """
+        """The changes that make a cause, or the lateness of a rank, take no time."""
         for one in self._causes:
             if (one.candidate.cause, one.candidate.rank) == (cause, rank):
                 return one.candidate.changes
-        gone = self.charges.without(Cause(cause))
-        if not len(gone.row):
+        charged = self.charges.of_cause(Cause(cause))
+        if not len(charged.row):
             raise QueryError(f"no time of the run is charged to {cause}.", hint="see verdict().")
-        return (gone,)
+        return (charged.gone(cause),)
 
     def next_causes(self, cause: str, rank: int = -1) -> dict[Cause, int]:
         """Time of the path by cause in the run without a cause, most first."""
@@ -130,18 +115,11 @@ class Trials(Generic[Replayer]):
         return _frame(self.rehearsal, _sorted([*self._causes, *found]))
 
     def made(self, changes: Iterable[Change]) -> tuple[Change, ...]:
-        """What is replayed for some changes: for `without` a cause, what makes it go.
-
-        Raises
-        ------
-        QueryError
-            If the run loses nothing to such a cause.
-        """
+        """What is replayed for some changes: for `without` a cause, what makes it go."""
         made: list[Change] = []
         for one in changes:
-            inner = one.change if isinstance(one, OnRank) else one
-            alone = self._named(inner.cause).changes if isinstance(inner, Without) else (inner,)
-            made += (each.on_rank(one.rank) for each in alone) if isinstance(one, OnRank) else alone
+            alone = self._named(str(one.args[0])).changes if one.name == "without" else (one,)
+            made += alone if one.rank is None else (each.on_rank(one.rank) for each in alone)
         return tuple(made)
 
     def cost(self, cause: str, charged: pd.DataFrame) -> Saving:
@@ -181,7 +159,10 @@ def _frame(rehearsal: Rehearsed, found: Sequence[_Prediction]) -> pd.DataFrame:
             "low_ns": [saving.low_ns for saving in savings],
             "high_ns": [saving.high_ns for saving in savings],
             "saves_share": expected / max(rehearsal.window.dur_ns, 1),
-            "alone_ns": [_alone_ns(saving) for saving in savings],
+            # If other ranks do not change
+            "alone_ns": [
+                dict(one.readings).get(Assumption.OTHERS_LATE, one.expected_ns) for one in savings
+            ],
         }
     )
 
@@ -247,8 +228,3 @@ def _predicted(rehearsal: Rehearsed, candidate: Candidate, saved_ns: int) -> _Pr
 def _sorted(found: Iterable[_Prediction]) -> list[_Prediction]:
     """The largest expected saving first."""
     return sorted(found, key=lambda one: -one.saving.expected_ns)
-
-
-def _alone_ns(saving: Saving) -> int:
-    """Saving if other ranks do not change."""
-    return dict(saving.readings).get(Assumption.OTHERS_LATE, saving.expected_ns)

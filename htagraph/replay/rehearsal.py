@@ -1,9 +1,8 @@
 """Rehearsal: replays of one window under changes, by every reading of its trace.
 
-Hold-out test: how well each step of a trace is predicted from the step before.
-
-A step is replayed with its own durations of work and host code, but with the edges, launch delays,
-gaps and returns of the step before it. The error is the least that a prediction of another run has.
+The hold-out test predicts each step from the step before: with its own durations of work and host
+code, but the edges, launch delays, gaps and returns of the other. Its error is the least that a
+prediction of another run has.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ HOLD_OUT_LIMIT = 0.2
 _MOST_PAIRS = 12
 """Last pairs of steps to replay. Chosen: enough for a median; test_hold_out has 15 pairs."""
 _MOST_NS = 2**60
-"""A limit, so that intervals stay in 64 bits. Pinned by
-`test_hold_out.py::test_runs_of_damaged_times_differ_by_what_fits`."""
+"""A limit, so that intervals stay in 64 bits. Pinned by test_hold_out."""
 _DEVIATIONS = 3
 """Standard deviations of steps by which a saving may differ in another run. Measured on the fit
 pairs of `bench_intervals`: 92% of intervals hold, with 2 it is 87%; ``test_intervals`` compares."""
@@ -318,13 +316,7 @@ class Rehearsal:
         return run_to_run_ns(self.hold_out.spread, self.window.dur_ns)
 
     def run(self, changes: Sequence[Change], reading: Reading | None = None) -> Run:
-        """Replay the whole trace under changes.
-
-        Raises
-        ------
-        QueryError
-            If a change names nothing in the trace.
-        """
+        """Replay the whole trace under changes."""
         draft = Draft(self.dag, reading or self.expected)
         for change in changes:
             change.apply(draft)

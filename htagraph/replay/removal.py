@@ -1,6 +1,6 @@
 """Many removals at once: how long a window would be without each of many groups of events.
 
-Each group is a column of one pass over the graph (`retime_without`). The result is that of `Remove`
+Each group is a column of one pass over the graph (`retime_without`). The result is that of `remove`
 for the events of one group, but not for what is nested in them or launched from them.
 """
 

@@ -118,13 +118,14 @@ class Replay:
 
     def rows_owned(self, chosen: Bools) -> I64:
         """The edges that are the own time of chosen events."""
-        order, first = self.once("by owner", self._by_owner)
+        order, first = self.once(
+            "by owner",
+            lambda: (
+                np.argsort(self.owner, kind="stable"),
+                np.cumsum(np.bincount(self.owner + 1, minlength=len(self.places) // 2 + 1)),
+            ),
+        )
         return order[_within(first, np.flatnonzero(chosen))]
-
-    def _by_owner(self) -> tuple[I64, I64]:
-        """Edges by their owner, and where those of each event begin."""
-        first = np.cumsum(np.bincount(self.owner + 1, minlength=len(self.places) // 2 + 1))
-        return np.argsort(self.owner, kind="stable"), first
 
     @property
     def owner(self) -> I32:

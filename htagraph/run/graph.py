@@ -33,6 +33,7 @@ from htagraph.lookup.selecting import (
 )
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import edge_frame, edges_in, windowed_edges
+from htagraph.model.archive import pack
 from htagraph.model.arrays import I64
 from htagraph.model.columns import schema_of
 from htagraph.model.dag import Dag
@@ -47,7 +48,7 @@ from htagraph.run.matches import Matches
 from htagraph.run.selection import Selection
 from htagraph.run.why import Why
 from htagraph.writers.answering import answer_of, answers
-from htagraph.writers.graph_file import write_graph
+from htagraph.writers.graph_file import write_arrays
 from htagraph.writers.notebook_cell import table_html
 
 if TYPE_CHECKING:
@@ -485,7 +486,7 @@ class TraceGraph(Questions):
         OutputError
             If the file cannot be written.
         """
-        return write_graph(out, self.dag, rank=self.rank, origin=self.origin)
+        return write_arrays(out, pack(self.dag, rank=self.rank, origin=self.origin))
 
     @classmethod
     def open(cls, path: str | Path) -> TraceGraph:

@@ -1,7 +1,4 @@
-"""Drawn timelines: text becomes an event table, so that a test shows its trace.
-
-The text of a drawn timeline as boxes: place, name and markers of each event.
-"""
+"""Drawn timelines: text becomes boxes, and these an event table, so that a test shows its trace."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from htagraph.errors import QueryError
-from htagraph.model.events import EventTable
+from htagraph.model.events import EventTable, Lane
 from htagraph.model.kinds import EventKind
-from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row, event_table
 
 _LABEL = re.compile(
     r"\s*(?:(?P<host>cpu|thread) (?P<tid>\d+)|(?:gpu (?P<gpu>\d+) )?stream (?P<stream>\d+)|us)\s*\|"
@@ -160,7 +157,8 @@ _SHORTHAND = {
     "eventsync": "cudaEventSynchronize",
 }
 _CORRELATED = (EventKind.RUNTIME, EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET)
-_Value = int | float | str
+_Row = dict[str, Any]
+"""An event: its value in each dense column of `EventTable`, and ``values`` of sparse ones."""
 
 
 def timeline(
@@ -255,7 +253,15 @@ def timeline(
     rows = _rows(boxes, 1000 * us_per_column, names or {}, columns or {})
     _link(boxes, rows)
     rows += _sync_records(boxes, rows)
-    return event_table(rows, _flows(boxes, rows), _lane_names(rows))
+    sparse = dict.fromkeys(column for row in rows for column in row["values"])
+    dense = ("ts_ns", "dur_ns", "kind", "name", "lane", "category")
+    ids = ("device", "stream", "correlation")
+    return EventTable.of(
+        **{column: [row[column] for row in rows] for column in (*dense, *ids)},
+        columns={column: [row["values"].get(column) for row in rows] for column in sparse},
+        flows=_flows(boxes, rows),
+        lanes=_lane_names(rows),
+    )
 
 
 def _kind(box: Box, name: str) -> tuple[EventKind, str]:
@@ -281,38 +287,35 @@ def _rows(
     boxes: Sequence[Box],
     ns_per_column: int,
     names: Mapping[str, str],
-    columns: Mapping[str, Mapping[str, _Value]],
-) -> list[Row]:
+    columns: Mapping[str, Mapping[str, int | float | str]],
+) -> list[_Row]:
     """One row per box; every API call and device event has a correlation id of its own."""
-    rows: list[Row] = []
+    rows = []
     correlations = count(1)
     for box in boxes:
         name = names.get(box.name) or (
             box.name if box.on_device else _SHORTHAND.get(box.name, box.name)
         )
         kind, category = _kind(box, name)
-        row = Row(
-            name,
-            kind,
-            category,
-            _lane(box),
-            box.start * ns_per_column,
-            (box.end - box.start) * ns_per_column,
+        rows.append(
+            {
+                "name": name,
+                "kind": kind,
+                "category": category,
+                "lane": (box.line.device if box.on_device else _HOST_PID, box.line.tid),
+                "ts_ns": box.start * ns_per_column,
+                "dur_ns": (box.end - box.start) * ns_per_column,
+                "device": box.line.device,
+                "stream": box.line.tid if box.on_device else -1,
+                "correlation": next(correlations) if kind in _CORRELATED else -1,
+                "values": {
+                    column: values[box.name]
+                    for column, values in columns.items()
+                    if box.name in values
+                },
+            }
         )
-        row.values = {
-            column: values[box.name] for column, values in columns.items() if box.name in values
-        }
-        if box.on_device:
-            row.device, row.stream = box.line.device, box.line.tid
-        if kind in _CORRELATED:
-            row.correlation = next(correlations)
-        rows.append(row)
     return rows
-
-
-def _lane(box: Box) -> Lane:
-    """The lane of a box."""
-    return (box.line.device if box.on_device else _HOST_PID, box.line.tid)
 
 
 def _named(boxes: Sequence[Box], sign: str) -> dict[str, int]:
@@ -327,7 +330,7 @@ def _named(boxes: Sequence[Box], sign: str) -> dict[str, int]:
     return found
 
 
-def _link(boxes: Sequence[Box], rows: Sequence[Row]) -> None:
+def _link(boxes: Sequence[Box], rows: Sequence[_Row]) -> None:
     """Give device work the correlation id of its call."""
     calls = _named(boxes, ">")
     for box, row in zip(boxes, rows, strict=True):
@@ -335,7 +338,7 @@ def _link(boxes: Sequence[Box], rows: Sequence[Row]) -> None:
         if label is not None and (label not in calls or not box.on_device):
             raise box.error(f"<{label} has no >{label} on a host thread, or is not on a stream.")
         if label is not None:
-            row.correlation = rows[calls[label]].correlation
+            row["correlation"] = rows[calls[label]]["correlation"]
     launched = {box.markers.get("<") for box in boxes}
     for label, number in calls.items():
         if label not in launched or boxes[number].on_device:
@@ -344,14 +347,14 @@ def _link(boxes: Sequence[Box], rows: Sequence[Row]) -> None:
             )
 
 
-def _flows(boxes: Sequence[Box], rows: Sequence[Row]) -> list[FlowPoint]:
+def _flows(boxes: Sequence[Box], rows: Sequence[_Row]) -> list[tuple[str, int, int, Lane, int]]:
     """Both ends of each flow."""
     starts, finishes = _named(boxes, "~>"), _named(boxes, "~<")
     for label in sorted(starts.keys() ^ finishes.keys()):
         box = boxes[(starts | finishes)[label]]
         raise box.error(f"flow {label!r} has only one end.", hint=f"write ~>{label} and ~<{label}.")
     return [
-        FlowPoint(phase, number, rows[event].lane, rows[event].ts_ns)
+        ("fwdbwd", phase, number, rows[event]["lane"], rows[event]["ts_ns"])
         for number, label in enumerate(starts, start=1)
         for phase, event in ((0, starts[label]), (2, finishes[label]))
     ]
@@ -366,7 +369,7 @@ def _find_stream(box: Box) -> tuple[int, int]:
     return int(found["gpu"] or 0), -1 if found["stream"] == "*" else int(found["stream"])
 
 
-def _sync_records(boxes: Sequence[Box], rows: Sequence[Row]) -> list[Row]:
+def _sync_records(boxes: Sequence[Box], rows: Sequence[_Row]) -> list[_Row]:
     """The ``cuda_sync`` records of marked waits, each as long as its call."""
     recorded = _named(boxes, "!")
     records = []
@@ -381,44 +384,29 @@ def _sync_records(boxes: Sequence[Box], rows: Sequence[Row]) -> list[Row]:
                     f"no call records {event}.", hint=f"mark a call with !{event} @stream."
                 )
             name = "Stream Wait Event" if stream >= 0 else "Event Sync"
-            values = _event_values(
-                list(recorded).index(event) + 1, boxes[recorded[event]], rows[recorded[event]]
-            )
-        record = Row(
-            name,
-            EventKind.SYNC,
-            "cuda_sync",
-            (device, stream),
-            call.ts_ns,
-            call.dur_ns,
-            device,
-            stream,
-        )
-        record.correlation, record.values = call.correlation, values
-        records.append(record)
+            source = recorded[event]
+            values = {
+                "wait_on_stream": _find_stream(boxes[source])[1],
+                "wait_on_event_record": rows[source]["correlation"],
+                "wait_on_event": list(recorded).index(event) + 1,
+            }
+        place = {"lane": (device, stream), "device": device, "stream": stream}
+        what = {"name": name, "kind": EventKind.SYNC, "category": "cuda_sync", "values": values}
+        records.append(call | place | what)
     return records
 
 
-def _event_values(number: int, box: Box, call: Row) -> dict[str, _Value]:
-    """The columns of a sync record that name the event it waits for."""
-    return {
-        "wait_on_stream": _find_stream(box)[1],
-        "wait_on_event_record": call.correlation,
-        "wait_on_event": number,
-    }
-
-
-def _lane_names(rows: Sequence[Row]) -> dict[Lane, LaneName]:
+def _lane_names(rows: Sequence[_Row]) -> dict[Lane, dict[str, str | int]]:
     """Names of lanes, as the profiler writes them."""
-    names = {}
+    names: dict[Lane, dict[str, str | int]] = {}
     for row in rows:
-        if row.device < 0:
-            names[row.lane] = LaneName(
-                "python", f"thread {row.lane[1]} (python)", "CPU", _HOST_PID, 0
-            )
-        else:
-            thread = f"stream {row.stream}" if row.stream >= 0 else f"Device {row.device}"
-            names[row.lane] = LaneName(
-                "python", thread, f"GPU {row.device}", 5_000_000 + row.device, row.stream
-            )
+        device, stream, lane = row["device"], row["stream"], row["lane"]
+        on_stream = f"stream {stream}" if stream >= 0 else f"Device {device}"
+        names[lane] = {
+            "process": "python",
+            "thread": f"thread {lane[1]} (python)" if device < 0 else on_stream,
+            "process_labels": "CPU" if device < 0 else f"GPU {device}",
+            "process_sort": _HOST_PID if device < 0 else 5_000_000 + device,
+            "thread_sort": 0 if device < 0 else stream,
+        }
     return names

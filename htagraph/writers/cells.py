@@ -1,9 +1,7 @@
 """Tables for people: durations with units, shares in percent, short names.
 
-Layout of a table as text: no figure is ever cut.
-
-Names are shortened, if there is no room, to what distinguishes them. Sentences fold. If that is not
-enough, the last columns are left out and listed.
+No figure is ever cut. Names are shortened, if there is no room, to what distinguishes them, and
+sentences fold. If that is not enough, the last columns are left out and listed.
 """
 
 from __future__ import annotations

@@ -180,6 +180,8 @@ def path_dot(outline: Outline, *, out: str | Path | None = None, title: str) -> 
 
     Places are part of the drawing: Graphviz draws every path on the same slide.
     """
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
     slide = arranged([box.lane for box in outline.boxes])
     if slide is None:
         raise GraphError("the boxes of a drawn path do not fit a slide.")
@@ -199,8 +201,12 @@ def path_dot(outline: Outline, *, out: str | Path | None = None, title: str) -> 
     gaps: Counter[int] = Counter()
     for arrow in sorted(outline.arrows, key=lambda arrow: not arrow.is_back):
         gap = slide.columns[arrow.tail] - arrow.is_back
-        _add_arrow(graph, arrow, slide.route(arrow.tail, arrow.head, gaps[gap]))
+        route = slide.route(arrow.tail, arrow.head, gaps[gap])
         gaps[gap] += 1
+        look = {"style": "dashed", "constraint": "false"} if arrow.is_back else {}
+        look |= {"pos": _quoted(route.spline), "fontsize": f"{_SMALLEST}"}
+        look |= _arrow_label(arrow, route)
+        graph.add_edge(pydot.Edge(f"n{arrow.tail}", f"n{arrow.head}", **look))
     if outline.n_left_out:
         by_bound = ", ".join(
             f"{bound_in_words(bound.label)} {dur_ns / outline.dur_ns:.1%}"
@@ -266,15 +272,6 @@ def _add_lanes(graph: Any, outline: Outline, slide: Slide) -> None:  # noqa: ANN
                     fontsize=f"{text.points:.1f}",
                 )
         graph.add_subgraph(lane)
-
-
-def _add_arrow(graph: Any, arrow: PathArrow, route: Route) -> None:  # noqa: ANN401
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
-    look = {"style": "dashed", "constraint": "false"} if arrow.is_back else {}
-    look |= {"pos": _quoted(route.spline), "fontsize": f"{_SMALLEST}"}
-    look |= _arrow_label(arrow, route)
-    graph.add_edge(pydot.Edge(f"n{arrow.tail}", f"n{arrow.head}", **look))
 
 
 def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:

@@ -10,15 +10,7 @@ from zipfile import ZipFile, ZipInfo
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.archive import pack
-from htagraph.model.dag import Dag
-from htagraph.model.recording import Origin
 from htagraph.writers.output_file import output_file
-
-
-def write_graph(out: str | Path, dag: Dag, *, rank: int = 0, origin: Origin | None = None) -> Path:
-    """Write a compiled graph."""
-    return write_arrays(out, pack(dag, rank=rank, origin=origin))
 
 
 def write_arrays(

@@ -1,7 +1,4 @@
-"""The one place where files are written: whole, or not at all.
-
-OwnFolder: a temporary folder of a process; folders of killed processes are removed.
-"""
+"""The one place where files are written: whole, or not at all; and temporary folders."""
 
 from __future__ import annotations
 
@@ -26,11 +23,6 @@ _GZIP_LEVEL = 2
 
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-
-
-def _new_file(path: Path, mode: int) -> BinaryIO:
-    """Create a file with the permissions that the user's umask leaves of a mode."""
-    return os.fdopen(os.open(path, _NEW, mode), "wb")
 
 
 @contextmanager
@@ -72,7 +64,8 @@ def output_file(out: str | Path, *, is_shared: bool = False) -> Iterator[BinaryI
     try:
         is_special = not is_shared and path.exists() and not path.is_file()
         mode = 0o664 if is_shared else 0o666
-        with path.open("wb") if is_special else _new_file(temporary, mode) as raw:
+        opened = path.open("wb") if is_special else os.fdopen(os.open(temporary, _NEW, mode), "wb")
+        with opened as raw:
             if path.suffix == ".gz":
                 with _compressed(raw) as packed:
                     yield packed

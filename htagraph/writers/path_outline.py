@@ -1,14 +1,13 @@
 """A path in a few boxes: the same cycle of names is one, and what is short is counted.
 
 Segments of one lane, bound and name in a row are one run. Cycles of runs are folded: a layer that
-runs 24 times is drawn once. The names with most time are boxes of their own, the others of a lane
-and bound one box, and runs too short to be drawn are left out. How many names get a box of their
-own, and what is left out, is chosen so that most of the time is under a name; all of it adds up.
+runs 24 times is drawn once, and ``A B C A B C A B D`` is ``A B C D``. Shorter cycles are folded
+first, so that cycles of cycles become visible: in ``A A B A B`` they are ``A B``. Each costs one
+pass, as in the search for tandem repeats (Main and Lorentz, 1984).
 
-Sequences in which cycles are folded: ``A B C A B C A B D`` is ``A B C D``.
-
-Shorter cycles are folded first, so that cycles of cycles become visible: in ``A A B A B`` they are
-``A B``. Each costs one pass, as in the search for tandem repeats (Main and Lorentz, 1984).
+The names with most time are boxes of their own, the others of a lane and bound one box, and runs
+too short to be drawn are left out. How many names get a box of their own, and what is left out, is
+chosen so that most of the time is under a name; all of it adds up.
 """
 
 from __future__ import annotations
@@ -184,11 +183,8 @@ class _Runs(NamedTuple):
         return np.arange(n_keys), group, n_keys + n_groups + self.lane
 
 
-class _Plan(NamedTuple):
-    """Box of each run, -1 for none, and what the boxes are worth."""
-
-    box: I64
-    worth: float
+_Plan = tuple[I64, float]
+"""Box of each run, -1 for none, and what the boxes are worth."""
 
 
 def path_outline(lane: Column, bound: Codes, name: Column, kind: Codes, dur_ns: I64) -> Outline:
@@ -200,7 +196,7 @@ def path_outline(lane: Column, bound: Codes, name: Column, kind: Codes, dur_ns: 
         return Outline((), (), (), 0, 0, (), 0)
     lane, name = _in_order(lane), _as_printed(name)
     runs = _runs(lane.codes, bound, name.codes, dur_ns)
-    box = _best_plan(runs).box
+    box, _ = _best_plan(runs)
     out, ends = box < 0, np.append(runs.first[1:], len(dur_ns))
     by_bound = sum_by_code(runs.bound[runs.key[out]], runs.dur_ns[out], len(Bound)).tolist()
     used = distinct(runs.lane[runs.key[~out]])
@@ -271,10 +267,10 @@ def _best_plan(runs: _Runs) -> _Plan:
     """The boxes that tell most, by lane and bound; by lane, if those leave too much out."""
     _, by_bound, by_lane = runs.codes
     plan = _best_of(runs, by_bound)
-    left_out_ns = int(runs.dur_ns[plan.box < 0].sum())
+    left_out_ns = int(runs.dur_ns[plan[0] < 0].sum())
     if left_out_ns <= _MOST_LEFT_OUT * int(runs.dur_ns.sum()):
         return plan
-    return max(plan, _best_of(runs, by_lane), key=lambda plan: plan.worth)
+    return max(plan, _best_of(runs, by_lane), key=lambda plan: plan[1])
 
 
 def _best_of(runs: _Runs, code: I64) -> _Plan:
@@ -291,12 +287,12 @@ def _best_of(runs: _Runs, code: I64) -> _Plan:
             worth = key_ns[named].sum() + _UNNAMED_WORTH * rest_ns[n_out:].sum()
             options.append((float(worth), named, rest[:n_out]))
     options.sort(key=lambda option: -option[0])
-    best = _Plan(np.full(len(runs.key), -1), -1.0)
+    best = np.full(len(runs.key), -1), -1.0
     for worth, named, out in options:
-        if worth <= best.worth:
+        if worth <= best[1]:
             break
         found = _plan(runs, _drawn_as(code, named, out))
-        best = found if found and found.worth > best.worth else best
+        best = found if found and found[1] > best[1] else best
     return best
 
 
@@ -347,7 +343,7 @@ def _plan(runs: _Runs, code_of_key: I64) -> _Plan | None:
         final = moved[final]
     out = np.full(len(code), -1)
     out[kept] = final[box]
-    return _Plan(out, float(np.where(drawn < len(runs.lane), 1.0, _UNNAMED_WORTH) @ box_ns))
+    return out, float(np.where(drawn < len(runs.lane), 1.0, _UNNAMED_WORTH) @ box_ns)
 
 
 def _folded_boxes(code: I64) -> tuple[I64, I64]:

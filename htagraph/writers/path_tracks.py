@@ -2,15 +2,11 @@
 
 A finding has the stretches in which it is the main cause, titled like its card, with cost, fix and
 evidence as arguments. Below, the path has a slice per segment, with its bound and event; that of a
-job has a row above, with its ranks. Both have the colors of the report::
+job has a row above, with its ranks. Both have the colors of the report. Rows of an answer, if they
+have a time and a name, are slices of a track of their own::
 
-    Findings         [Data loading, costs 71%                     ][GPU compute, costs 6%]
-      Critical path  [CPU operators · aten::mm][data loading · next][GPU compute · gemm]
-
-Rows of an answer as slices of a track on top of a trace: whatever has a time and a name.
-
-::
-
+    Findings            [Data loading, costs 71%                     ][GPU compute, costs 6%]
+      Critical path     [CPU operators · aten::mm][data loading · next][GPU compute · gemm]
     Findings: patterns   [copy, gemm][relu]   [copy, gemm][relu]
 """
 

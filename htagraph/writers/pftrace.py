@@ -24,7 +24,7 @@ from htagraph.errors import OutputError
 from htagraph.model import frames
 from htagraph.model import perfetto_fields as proto
 from htagraph.model.arrays import I64
-from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable, SparseColumn
+from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.perfetto_fields import FIELD, Supplement
 from htagraph.writers.output_file import output_file
@@ -42,7 +42,7 @@ from htagraph.writers.slice_packets import (
     utf8,
     varint_field,
 )
-from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
+from htagraph.writers.tracks import Tracks, lane_tracks
 from htagraph.writers.wait_tracks import wait_slices
 
 Ends = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.integer[Any]]]
@@ -100,7 +100,11 @@ def _event_args(
         at = np.flatnonzero(values != -1)
         args.append(Arg(name, at, values[at], "int"))
     for name, column in events.columns.items():
-        args.append(_column_arg(name, column, len(events.symbols)))
+        value, form = column.value, "float" if column.value.dtype.kind == "f" else "int"
+        if value.dtype == np.int32:  # codes of symbols, or of lists, which follow these
+            first = 1 + (len(events.symbols) if name in LIST_COLUMNS else 0)
+            value, form = value.astype(np.int64) + first, "text"
+        args.append(Arg(name, column.event, value, form))  # type: ignore[arg-type]
     for name, (row, value) in computed.items():
         is_text = value.dtype.kind == "O"
         values = strings.add(value) if is_text else value
@@ -108,27 +112,18 @@ def _event_args(
     return [arg for arg in args if len(arg.row)]
 
 
-def _column_arg(name: str, column: SparseColumn, n_symbols: int) -> Arg:
-    """A sparse column as an annotation; its int32 values are symbols, or lists, which follow."""
-    if column.value.dtype == np.int32:
-        first = 1 + (n_symbols if name in LIST_COLUMNS else 0)
-        return Arg(name, column.event, column.value.astype(np.int64) + first, "text")
-    return Arg(
-        name, column.event, column.value, "float" if column.value.dtype.kind == "f" else "int"
-    )
-
-
 def _event_slices(
     events: EventTable, ts_ns: I64, tracks: Tracks, args: Sequence[Arg], flows: Flows
-) -> tuple[Slices, LaneTracks]:
+) -> tuple[Slices, dict[int, int], dict[tuple[int, int], int]]:
+    """Events as slices, and the tracks of devices and streams."""
     layered = rows(events.lane, events.ts_ns, events.end_ns)
-    lanes = lane_tracks(tracks, events, layered.row)
+    of_event, of_device, of_stream = lane_tracks(tracks, events, layered.row)
     named = np.array([bool(text) for text in events.symbols.texts], dtype=bool)
     category = events.category.astype(np.int64)
     slices = Slices(
         ts_ns=ts_ns,
         dur_ns=events.dur_ns,
-        track=lanes.of_event,
+        track=of_event,
         name=events.name.astype(np.int64) + 1,
         category=np.where(named[category], category + 1, 0) if len(events) else category,
         color=np.zeros(len(events), dtype=np.int64),
@@ -137,7 +132,7 @@ def _event_slices(
         args=args,
         flows=flows,
     )
-    return slices, lanes
+    return slices, of_device, of_stream
 
 
 def _intern(
@@ -166,18 +161,6 @@ def _intern(
     for name, number in numbered.items():
         data.debug_annotation_names.add(iid=number, name=utf8(name))
     return numbered
-
-
-def _snapshot(packet: Any, origin_ns: int) -> None:  # noqa: ANN401
-    """Record the time of day at time 0 of the file."""
-    packet.clock_snapshot.clocks.add(clock_id=proto.BUILTIN_CLOCK_BOOTTIME, timestamp=0)
-    packet.clock_snapshot.clocks.add(clock_id=proto.BUILTIN_CLOCK_REALTIME, timestamp=origin_ns)
-
-
-def _counter_track(tracks: Tracks, counter: CounterTrack, lanes: LaneTracks) -> int:
-    device = lanes.of_device.get(counter.device)
-    parent = lanes.of_stream.get((counter.device, counter.stream), device)
-    return tracks.counter(counter.name, counter.unit, parent)
 
 
 def _supplement(
@@ -216,11 +199,6 @@ def _supplement(
 
 def _packet(body: Sequence[Piece]) -> memoryview:
     return assemble(1, message_field(proto.TRACE_PACKET, body)).reshape(-1).data
-
-
-def _supplement_packet(supplement: Supplement, sequence: int) -> memoryview:
-    of_sequence = varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, sequence)
-    return _packet([*of_sequence, *message_field(FIELD, [supplement.packed()])])
 
 
 def _packed(packets: memoryview) -> memoryview:
@@ -296,11 +274,18 @@ def write_pftrace(
     ]
     critical = distinct(np.asarray(critical_events, dtype=np.int64))
     args = _event_args(events, critical, computed, strings)
-    slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, args, event_arrows)
+    slices, of_device, of_stream = _event_slices(
+        events, events.ts_ns - zero_ns, tracks, args, event_arrows
+    )
     batches.append(slices)
-    samples = [(_counter_track(tracks, counter, lanes), counter) for counter in counters]
-    if zero_ns >= 0:
-        _snapshot(tracks.add(), zero_ns)
+    samples = []
+    for counter in counters:
+        parent = of_stream.get((counter.device, counter.stream), of_device.get(counter.device))
+        samples.append((tracks.counter(counter.name, counter.unit, parent), counter))
+    if zero_ns >= 0:  # the time of day at time 0 of the file
+        clocks = tracks.add().clock_snapshot.clocks
+        clocks.add(clock_id=proto.BUILTIN_CLOCK_BOOTTIME, timestamp=0)
+        clocks.add(clock_id=proto.BUILTIN_CLOCK_REALTIME, timestamp=zero_ns)
     names = _intern(tracks.add(), strings, batches)
     times = recorded_ns or (events.ts_ns, events.dur_ns)
     facts = {**recorded, "zero_ns": zero_ns, "opens_at": path.opening(zero_ns)}
@@ -309,7 +294,8 @@ def write_pftrace(
     packed = Path(out).suffix != ".gz"
     with output_file(out) as file:
         file.write(tracks.serialize())
-        file.write(_supplement_packet(supplement, tracks.place))
+        of_sequence = varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, tracks.place)
+        file.write(_packet([*of_sequence, *message_field(FIELD, [supplement.packed()])]))
         for batch in batches:
             numbers = [names[arg.name] for arg in batch.args]
             for chunk in encode_slices(batch, numbers, tracks.place):

@@ -1,14 +1,11 @@
-"""Slices of a Perfetto trace as columns, and their bytes.
+"""Slices of a Perfetto trace as columns, and their bytes, encoded by column.
 
 A slice is written as two packets, begin and end, which a viewer matches by their order on a track;
-so each track must nest strictly, as `algorithms.rows` makes it. Packets with the same set of fields
-are encoded together, see `wire`.
-
-Protobuf's wire format by column: messages of one shape are one matrix of bytes, a row each.
+so each track must nest strictly, as `rows` of `arrays/intervals.py` makes it.
 
 Messages with the same fields differ only in their numbers. With numbers padded to one width
 (protobuf allows leading zeros in a varint) all messages have the same size, so a field is a few
-columns of a matrix::
+columns of a matrix of bytes, with a row for each message::
 
     08 96 81 00  50 01  5a 04 ...      row 0: field 8 = 150, field 10 = 1, field 11 of length 4 ...
     08 ff ff 03  50 01  5a 04 ...      row 1
@@ -18,7 +15,7 @@ A message is a list of pieces: bytes that are equal in all rows, and blocks (mat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -224,51 +221,44 @@ class Slices:
         return shape.astype(np.int64)
 
 
-@dataclass(frozen=True)
-class _Encoder:
-    """What stays the same for all slices of a file."""
+def _packets(n: int, ts_ns: I64, event: Sequence[Piece], sequence: int) -> U8:
+    """Packets of one shape, as fields of the trace."""
+    body: list[Piece] = [
+        *varint_field(proto.PACKET_TIMESTAMP, ts_ns),
+        *varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, sequence),
+        *varint_field(proto.PACKET_SEQUENCE_FLAGS, proto.SEQ_NEEDS_INCREMENTAL_STATE),
+        *message_field(proto.PACKET_TRACK_EVENT, event),
+    ]
+    return assemble(n, message_field(proto.TRACE_PACKET, body))
 
-    slices: Slices
-    arg_names: Sequence[int]
-    sequence: int
 
-    def packet(self, n: int, ts_ns: I64, event: Sequence[Piece]) -> U8:
-        """Packets of one shape, as fields of the trace."""
-        body: list[Piece] = [
-            *varint_field(proto.PACKET_TIMESTAMP, ts_ns),
-            *varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, self.sequence),
-            *varint_field(proto.PACKET_SEQUENCE_FLAGS, proto.SEQ_NEEDS_INCREMENTAL_STATE),
-            *message_field(proto.PACKET_TRACK_EVENT, event),
-        ]
-        return assemble(n, message_field(proto.TRACE_PACKET, body))
+def _begins(slices: Slices, rows: I64, arg_names: Mapping[int, int], sequence: int) -> U8:
+    """Begins of slices of one shape; `arg_names`: names of the arguments that they have."""
+    first = int(rows[0])
+    is_instant = slices.is_instant[first]
+    event = varint_field(
+        proto.EVENT_TYPE, proto.TYPE_INSTANT if is_instant else proto.TYPE_SLICE_BEGIN
+    )
+    event += varint_field(proto.EVENT_TRACK_UUID, slices.track[rows])
+    event += varint_field(proto.EVENT_NAME_IID, slices.name[rows])
+    if slices.category[first]:
+        event += varint_field(proto.EVENT_CATEGORY_IIDS, slices.category[rows])
+    if slices.color[first]:
+        event += varint_field(proto.EVENT_CORRELATION_ID_STR_IID, slices.color[rows])
+    for number, name in arg_names.items():
+        event += slices.args[number].pieces(name, rows)
+    low, high = np.searchsorted(slices.flows.row, (first, first + 1))
+    if high > low:
+        starts = np.searchsorted(slices.flows.row, rows)
+        for k in range(high - low):
+            event += fixed64_field(proto.EVENT_FLOW_IDS, slices.flows.id[starts + k])
+    return _packets(len(rows), slices.ts_ns[rows], event, sequence)
 
-    def begins(self, rows: I64, has: Bools) -> U8:
-        """Begins of slices of one shape, and which arguments they have."""
-        slices, first = self.slices, int(rows[0])
-        is_instant = slices.is_instant[first]
-        event = varint_field(
-            proto.EVENT_TYPE, proto.TYPE_INSTANT if is_instant else proto.TYPE_SLICE_BEGIN
-        )
-        event += varint_field(proto.EVENT_TRACK_UUID, slices.track[rows])
-        event += varint_field(proto.EVENT_NAME_IID, slices.name[rows])
-        if slices.category[first]:
-            event += varint_field(proto.EVENT_CATEGORY_IIDS, slices.category[rows])
-        if slices.color[first]:
-            event += varint_field(proto.EVENT_CORRELATION_ID_STR_IID, slices.color[rows])
-        for number in np.flatnonzero(has).tolist():
-            event += slices.args[number].pieces(self.arg_names[number], rows)
-        low, high = np.searchsorted(slices.flows.row, (first, first + 1))
-        if high > low:
-            starts = np.searchsorted(slices.flows.row, rows)
-            for k in range(high - low):
-                event += fixed64_field(proto.EVENT_FLOW_IDS, slices.flows.id[starts + k])
-        return self.packet(len(rows), slices.ts_ns[rows], event)
 
-    def ends(self, rows: I64) -> U8:
-        """Ends of slices."""
-        event = varint_field(proto.EVENT_TYPE, proto.TYPE_SLICE_END)
-        event += varint_field(proto.EVENT_TRACK_UUID, self.slices.track[rows])
-        return self.packet(len(rows), self.slices.ts_ns[rows] + self.slices.dur_ns[rows], event)
+def _ends(slices: Slices, rows: I64, sequence: int) -> U8:
+    event = varint_field(proto.EVENT_TYPE, proto.TYPE_SLICE_END)
+    event += varint_field(proto.EVENT_TRACK_UUID, slices.track[rows])
+    return _packets(len(rows), slices.ts_ns[rows] + slices.dur_ns[rows], event, sequence)
 
 
 def _interleave(blocks: Sequence[tuple[npt.NDArray[np.intp], U8]], n: int) -> memoryview:
@@ -290,7 +280,6 @@ def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> It
     `arg_names`: interning id of the name of each of ``slices.args``. `sequence`: packet sequence of
     the interned strings.
     """
-    encoder = _Encoder(slices, arg_names, sequence)
     shapes = slices.shapes()
     is_end = (slices.boundary & 1).astype(bool)
     boundary = slices.boundary[~(is_end & slices.is_instant[slices.boundary >> 1])]
@@ -302,14 +291,15 @@ def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> It
         cuts = np.flatnonzero(np.diff(shape[by_shape])) + 1
         groups = np.split(by_shape, cuts)
         firsts = by_shape[np.append(0, cuts)]
-        has = np.array([arg.has(rows[firsts]) for arg in slices.args], dtype=bool)
-        encode = (
-            encoder.ends(rows[at])
-            if shape[at[0]] < 0
-            else encoder.begins(rows[at], has[:, number] if len(has) else has)
-            for number, at in enumerate(groups)
-        )
-        yield _interleave(list(zip(groups, encode, strict=True)), len(chunk))
+        has = [arg.has(rows[firsts]) for arg in slices.args]
+        blocks = []
+        for number, at in enumerate(groups):
+            if shape[at[0]] < 0:
+                blocks.append((at, _ends(slices, rows[at], sequence)))
+                continue
+            names = {arg: name for arg, name in enumerate(arg_names) if has[arg][number]}
+            blocks.append((at, _begins(slices, rows[at], names, sequence)))
+        yield _interleave(blocks, len(chunk))
 
 
 def encode_counter(track: int, ts_ns: I64, value: npt.NDArray[Any], sequence: int) -> memoryview:

@@ -28,13 +28,6 @@ _SHIFTS, _ALONG = (0, 1, -1, 2, -2), (0.5, 0.3, 0.7, 0.4, 0.6)
 """Where arrows run that share a gap, and where along them their labels are, in turn."""
 
 
-class Place(NamedTuple):
-    """Column and row of a box; rows are counted within its lane."""
-
-    column: int
-    row: int
-
-
 class Slide(NamedTuple):
     """Places of boxes, in points from the lower left."""
 
@@ -112,24 +105,27 @@ def _toward(start: F64, end: F64) -> F64:
     return direction
 
 
-def _stacked(lanes: Sequence[int], most: int) -> list[Place]:
-    """Places of boxes in order of time: down a column, with lanes in order; else the next one."""
-    out: list[Place] = []
+def _stacked(lanes: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Column of each box, and row within its lane, in order of time.
+
+    Boxes go down a column while their lanes are in order; else the next column begins.
+    """
+    out: list[tuple[int, int]] = []
     column = row = 0
     for at, lane in enumerate(lanes):
         before = lanes[at - 1] if at else lane
         row = row + 1 if at and lane == before else 0
         if row == most or lane < before:
             column, row = column + 1, 0
-        out.append(Place(column, row))
+        out.append((column, row))
     return out
 
 
-def _rows(lanes: Sequence[int], places: Sequence[Place]) -> list[int]:
+def _rows(lanes: Sequence[int], places: Sequence[tuple[int, int]]) -> list[int]:
     """Rows that each lane needs."""
     out = [1] * (max(lanes) + 1)
-    for lane, place in zip(lanes, places, strict=True):
-        out[lane] = max(out[lane], place.row + 1)
+    for lane, (_, row) in zip(lanes, places, strict=True):
+        out[lane] = max(out[lane], row + 1)
     return out
 
 
@@ -140,21 +136,21 @@ def arranged(lanes: Sequence[int]) -> Slide | None:
     """
     if not lanes:
         return Slide((), (), (), 0, 0)
-    best: tuple[float, list[Place]] | None = None
+    best: tuple[float, list[tuple[int, int]]] | None = None
     area = HEIGHT - _TOP - _BOTTOM
     for most in range(1, len(lanes) + 1):
         places = _stacked(lanes, most)
         rows = _rows(lanes, places)
         share = (sum(rows) * _ROW + len(rows) * _HEAD) / area
-        filled = max(share, (places[-1].column + 1) / _MOST_COLUMNS)
+        filled = max(share, (places[-1][0] + 1) / _MOST_COLUMNS)
         if filled <= 1 and (best is None or filled < best[0]):
             best = filled, places
     return _drawn(lanes, best[1]) if best else None
 
 
-def _drawn(lanes: Sequence[int], places: Sequence[Place]) -> Slide:
+def _drawn(lanes: Sequence[int], places: Sequence[tuple[int, int]]) -> Slide:
     """Points of places."""
-    rows, columns = _rows(lanes, places), places[-1].column + 1
+    rows, columns = _rows(lanes, places), places[-1][0] + 1
     slot = (HEIGHT - _TOP - _BOTTOM - len(rows) * _HEAD) / sum(rows)
     across = (WIDTH - 2 * _SIDE) / columns
     width, height = min(across - _BETWEEN, _WIDEST), min(slot - _ABOVE, _HIGHEST)
@@ -167,8 +163,8 @@ def _drawn(lanes: Sequence[int], places: Sequence[Place]) -> Slide:
         for n, top in zip(rows, tops, strict=True)
     ]
     boxes = [
-        (_SIDE + (place.column + 0.5) * across, tops[lane] - _HEAD + 6 - (place.row + 0.5) * slot)
-        for lane, place in zip(lanes, places, strict=True)
+        (_SIDE + (column + 0.5) * across, tops[lane] - _HEAD + 6 - (row + 0.5) * slot)
+        for lane, (column, row) in zip(lanes, places, strict=True)
     ]
-    at = tuple(place.column for place in places)
+    at = tuple(column for column, _ in places)
     return Slide(tuple(bounds), tuple(boxes), at, width, height)

@@ -47,14 +47,6 @@ _NUMBER = re.compile(r"\b(thread )?(\d+)\b")
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
 
 
-class LaneTracks(NamedTuple):
-    """The tracks of all lanes."""
-
-    of_event: I64  # Of shape (n_events,)
-    of_device: dict[int, int]
-    of_stream: dict[tuple[int, int], int]  # By device and stream
-
-
 class Process(NamedTuple):
     """The track of a process, its id in the file, and its name.
 
@@ -94,7 +86,7 @@ class Tracks:
         self._taken = set() if taken is None else taken
         self._first = 0
         self._n_roots = 0
-        self._moved_by = moved_by
+        self.moved_by = moved_by
         everything = self.add().track_descriptor
         everything.uuid, everything.child_ordering = 0, EXPLICIT
         # As bytes: older versions of the schema lack it. Viewers without it put busy ones first.
@@ -128,11 +120,6 @@ class Tracks:
         self._n_roots += 1
         order = self.place * _ROOTS_PER_RANK + self._n_roots
         return self.child(self.called(name), None, order, description)
-
-    def device(self, device: int) -> int:
-        """New root track for the streams of a device."""
-        shift = f"Shifted by {self._moved_by} to fit the host clock." if self._moved_by else ""
-        return self.root(f"GPU {device}", shift)
 
     def child(self, name: str, parent: int | None, order: int = 0, description: str = "") -> int:
         """New track within a track; children with one name are drawn as one track with rows."""
@@ -210,10 +197,6 @@ def device_of_lane(events: EventTable) -> I32:
     return out.astype(np.int32)
 
 
-def _text_order(text: object) -> tuple[bool, object]:
-    return isinstance(text, str), text
-
-
 def _stream_name(events: EventTable, lane: int) -> str:
     tid, name = events.lanes.tid[lane], events.lanes.thread[lane].strip()
     if name and (str(tid) in name.split() or (isinstance(tid, int) and tid < 0)):
@@ -224,31 +207,33 @@ def _stream_name(events: EventTable, lane: int) -> str:
     return str(tid) if str(tid).startswith("stream") else f"stream {tid}"
 
 
-def _stream_of_lane(events: EventTable) -> I64:
-    """Stream that each lane is, -1 for none."""
-    out = np.full(len(events.lanes), -1, dtype=np.int64)
-    known = events.stream >= 0
-    out[events.lane[known]] = events.stream[known]
-    return out
-
-
-def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
-    """Make the tracks of all lanes that have events.
+def lane_tracks(
+    tracks: Tracks, events: EventTable, row: I32
+) -> tuple[I64, dict[int, int], dict[tuple[int, int], int]]:
+    """Make the tracks of all lanes that have events: those of events, of devices and of streams.
 
     `row` of shape (n_events,): row within the lane; rows after the first get tracks of their own.
     """
-    device, stream, lanes = device_of_lane(events), _stream_of_lane(events), events.lanes
+    device, lanes = device_of_lane(events), events.lanes
+    stream = np.full(len(lanes), -1, dtype=np.int64)
+    known = events.stream >= 0
+    stream[events.lane[known]] = events.stream[known]
     n_rows = np.zeros(len(lanes), dtype=np.int64)
     np.maximum.at(n_rows, events.lane, row.astype(np.int64) + 1)
     used = sorted(
         np.flatnonzero(n_rows).tolist(),
-        key=lambda lane: (
-            _text_order(lanes.pid[lane]),
+        key=lambda lane: (  # numbers before texts
+            isinstance(lanes.pid[lane], str),
+            lanes.pid[lane],
             lanes.thread_sort[lane],
-            _text_order(lanes.tid[lane]),
+            isinstance(lanes.tid[lane], str),
+            lanes.tid[lane],
         ),
     )
-    groups = {d: tracks.device(d) for d in sorted({int(device[lane]) for lane in used} - {-1})}
+    moved_by = tracks.moved_by
+    shift = f"Shifted by {moved_by} to fit the host clock." if moved_by else ""
+    found = sorted({int(device[lane]) for lane in used} - {-1})
+    groups = {number: tracks.root(f"GPU {number}", shift) for number in found}
     streams: dict[tuple[int, int], int] = {}
     processes: dict[int | str, Process] = {}
     table = np.zeros((len(lanes), int(n_rows.max(initial=1))), dtype=np.int64)
@@ -268,4 +253,4 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
                 label = ": ".join(filter(None, (processes[pid].name, label)))
             uuids = tracks.thread(label, lanes.tid[lane], processes[pid], n_rows[lane])
         table[lane, : len(uuids)] = uuids
-    return LaneTracks(table[events.lane, row], groups, streams)
+    return table[events.lane, row], groups, streams

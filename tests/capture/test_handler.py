@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.capture.handler import Cycle, TraceHandler
+from htagraph.capture.handler import TraceHandler, ended_cycle
 from htagraph.capture.profile import _Block
 from htagraph.capture.trace_file import Arrivals, TraceName
 from htagraph.readers.storage import rank_in_name
@@ -105,11 +105,11 @@ def test_files_of_others_are_none_of_its_files(name):
 def test_a_cycle_is_the_last_if_no_other_begins_within_10000_steps(wait, is_last):
     """The schedule is asked no further."""
     ended = []
-    profiler = Profiler(lambda one: ended.append(Cycle.ended(one, -1)))
+    profiler = Profiler(lambda one: ended.append(ended_cycle(one, -1)))
     profiler.schedule = schedule(wait=wait, active=1, repeat=2)
     profiler.run(wait + 2)
 
-    assert ended == [Cycle(wait, is_last, 1)]
+    assert ended == [(wait, is_last, 1)]
 
 
 def test_without_a_schedule_there_is_no_step_in_the_name(tmp_path):

@@ -55,6 +55,16 @@ def test_one_rank_of_a_folder_is_asked_about_as_its_file(run, folder, verb) -> N
     assert code == 0
 
 
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+def test_a_folder_with_one_trace_is_that_trace(run, folder, tmp_path, verb) -> None:
+    """For every verb, also where a rank of a job says something else."""
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(rank_file(folder, 2), alone)
+
+    assert run(*verb, alone, "-q") == run(*verb, next(alone.iterdir()), "-q")
+
+
 def test_the_path_of_a_folder_is_that_of_the_job(run, folder) -> None:
     """Its parts by rank add up."""
     _, out, _ = run("path", folder, "--by", "rank", "-f", "json")

@@ -16,9 +16,9 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
-from htagraph.synth.rows import Row, event_table
 from tests.drawn import drawn_dag
 from tests.synth.program import Action, Annotation, Launch, Op, Program, Spend, Work
+from tests.synth.rows import Row, event_table
 from tests.synth.simulator import simulate
 
 _NOTIFY = "void deep_ep::intranode::notify_dispatch<8>"

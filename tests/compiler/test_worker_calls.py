@@ -15,8 +15,8 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
-from htagraph.synth.rows import Row, event_table
 from tests.drawn import drawn_dag
+from tests.synth.rows import Row, event_table
 
 _US = 1_000
 _MS = 1_000_000

@@ -15,10 +15,10 @@ from htagraph.findings.window_bounds import find_bounds
 from htagraph.lookup.attribution import loads_data
 from htagraph.model.kinds import KernelClass
 from htagraph.model.recording import HOLES
-from htagraph.replay.changes import Remove
-from htagraph.replay.device_changes import Overlap
+from htagraph.replay.changes import remove
+from htagraph.replay.device_changes import overlap
 from htagraph.replay.draft import EventGroup, of_class
-from htagraph.replay.host_changes import Prefetch
+from htagraph.replay.host_changes import prefetch
 from htagraph.replay.rehearsal import Rehearsal
 from tests.real_traces import TRACES, cases, located
 from tests.replay.drawn import replayed
@@ -31,8 +31,8 @@ _LOADERS = EventGroup(
     "data loading", lambda dag: dag.events.named(loads_data(dag)) & dag.events.is_host
 )
 ASIDE = [
-    (Prefetch(), Remove(_LOADERS)),
-    *((Overlap(of_class(one)), Remove(of_class(one))) for one in KernelClass),
+    (prefetch(), remove(_LOADERS)),
+    *((overlap(of_class(one)), remove(of_class(one))) for one in KernelClass),
 ]
 """Changes that move work aside, and the same work gone."""
 

@@ -22,8 +22,8 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.queries.questions import QUESTIONS
-from htagraph.replay.changes import Change, Remove, Scale
-from htagraph.replay.device_changes import Overlap
+from htagraph.replay.changes import Change, remove, scale
+from htagraph.replay.device_changes import overlap
 from htagraph.replay.draft import EventGroup
 from htagraph.replay.excerpt import retimed
 from htagraph.replay.rehearsal import Rehearsal
@@ -73,7 +73,7 @@ def test_what_takes_as_long_as_it_took_changes_nothing(events, group):
     """By every reading of the trace."""
     rehearsal = rehearsal_of(events, group)
     for reading in rehearsal.readings:
-        run = rehearsal.run([Scale(group, 1.0)], reading)
+        run = rehearsal.run([scale(group, by=1.0)], reading)
 
         assert run.times_ns.tolist() == reading.replay.ts_ns.tolist()
 
@@ -83,8 +83,8 @@ def test_without_an_event_nothing_happens_later_than_if_it_took_no_time(events, 
     """A removed event neither waits nor is waited for; its children go with it."""
     rehearsal = rehearsal_of(events, group)
     for reading in rehearsal.readings:
-        removed = rehearsal.run([Remove(group)], reading).times_ns
-        instant = rehearsal.run([Scale(group, 0.0)], reading).times_ns
+        removed = rehearsal.run([remove(group)], reading).times_ns
+        instant = rehearsal.run([scale(group, by=0.0)], reading).times_ns
 
         assert (removed <= instant).all()
         assert (instant <= rehearsal.replay.ts_ns).all()
@@ -97,8 +97,8 @@ def test_moving_work_aside_saves_no_more_than_removing_it(events, group):
     chosen = group.find(rehearsal.dag) & events.is_device
     assume(chosen.any())
     for reading in rehearsal.readings:
-        moved = rehearsal.run([Overlap(group)], reading).times_ns
-        removed = rehearsal.run([Remove(group)], reading).times_ns
+        moved = rehearsal.run([overlap(group)], reading).times_ns
+        removed = rehearsal.run([remove(group)], reading).times_ns
 
         assert (removed <= moved).all()
         assert (moved <= rehearsal.replay.ts_ns).all()
@@ -116,7 +116,7 @@ def busiest_ns(dag: Dag, chosen: np.ndarray) -> int:
 def test_changes_of_different_events_can_be_made_in_any_order(events, by):
     """Of device work, of the host, and of what it waits for."""
     rehearsal = rehearsal_of(events, ON_DEVICE, ON_HOST)
-    changes: list[Change] = [Scale(ON_DEVICE, 0.5), Scale(ON_HOST, by), hg.remove("sync")]
+    changes: list[Change] = [scale(ON_DEVICE, by=0.5), scale(ON_HOST, by=by), hg.remove("sync")]
     found = {tuple(rehearsal.run(order).times_ns.tolist()) for order in permutations(changes)}
 
     assert len(found) == 1
@@ -132,7 +132,7 @@ def test_windows_that_touch_where_work_is_done_still_touch(events, group, by, pa
     """The steps of a changed run add up to it."""
     rehearsal = rehearsal_of(events, group)
     span, replay = rehearsal.window, rehearsal.replay
-    times_ns = rehearsal.run([Scale(group, by)]).times_ns
+    times_ns = rehearsal.run([scale(group, by=by)]).times_ns
     done_ns = replay.ts_ns[replay.is_work]
     inside = sorted(int(done_ns[int(part * (len(done_ns) - 1))]) for part in parts)
     windows = [
@@ -148,7 +148,7 @@ def test_windows_that_touch_where_work_is_done_still_touch(events, group, by, pa
 def test_the_graph_of_a_changed_run_is_sound_and_its_path_tiles(events, group, removes):
     """Edges run forward, lags fit, and segments add up to the predicted window."""
     rehearsal = rehearsal_of(events, group)
-    change = Remove(group) if removes else Scale(group, 0.5)
+    change = remove(group) if removes else scale(group, by=0.5)
     run = rehearsal.run([change])
     dag = retimed(rehearsal.dag, run.replay, run.lag_ns, run.times_ns)
     window = rehearsal.replay.window_in(run.times_ns, rehearsal.window)

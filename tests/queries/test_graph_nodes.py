@@ -17,7 +17,7 @@ from htagraph.model.window import Window
 from htagraph.queries.communication import collectives, short_group
 from htagraph.queries.cost import cost
 from htagraph.queries.kernels import graph_nodes
-from htagraph.replay.changes import Remove
+from htagraph.replay.changes import remove
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
 from htagraph.synth import timeline
@@ -397,7 +397,7 @@ def test_a_cost_is_the_replay_without_the_event(events, cut) -> None:
         rehearsal = Rehearsal(dag, part.interval)
         removal = Removal.of_events(dag, rehearsal.expected.replay, group, len(leaves))
         one_by_one = [
-            part.dur_ns - rehearsal.dur_ns(rehearsal.run([Remove(chosen)]).times_ns)
+            part.dur_ns - rehearsal.dur_ns(rehearsal.run([remove(chosen)]).times_ns)
             for chosen in (graph.select(where=f"event == {event}") for event in leaves)
         ]
 

@@ -16,7 +16,7 @@ from htagraph.queries import cost as room
 from htagraph.queries.cost import opportunities, slack
 from htagraph.queries.near_critical import _shares, near_chains, near_critical
 from htagraph.replay.candidates import Candidate
-from htagraph.replay.changes import Scale
+from htagraph.replay.changes import scale
 from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import Rehearsal
@@ -111,7 +111,7 @@ def test_work_that_takes_longer_than_its_float_makes_the_window_longer(program, 
     row = found.iloc[data.draw(st.integers(0, len(found) - 1))]
     rehearsal = Rehearsal(graph.dag, graph.interval)
     one = graph.select(where=f"event == {row['event']}")
-    run = rehearsal.run([Scale(one, by)])
+    run = rehearsal.run([scale(one, by=by)])
     more_ns = int(np.rint(row["dur_ns"] * by)) - int(row["dur_ns"])
 
     assert rehearsal.dur_ns(run.times_ns) - graph.dur_ns == max(
@@ -293,7 +293,7 @@ def test_several_at_once_find_what_one_after_the_other_do(loading):
     """Large traces are replayed by two threads; what was found is not asked again."""
     rehearsal = Rehearsal(loading.dag, loading.interval)
     asked = [
-        Candidate("operator", name, (Scale(name, 0.5),), 0.5)
+        Candidate("operator", name, (scale(name, by=0.5),), 0.5)
         for name in ("aten::linear", "aten::addmm", "no such operator")
     ]
 

@@ -20,11 +20,11 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.model.window import Window
 from htagraph.queries.utilization import utilization, utilization_losses
 from htagraph.synth import timeline
-from htagraph.synth.rows import Row, event_table
 from tests.drawn import drawn_dag
 from tests.queries.gridded import FOUR_SMS, gridded
 from tests.queries.recorded_shapes import A100, Op, recorded
 from tests.synth.program import Launch, Machine, Program, Work
+from tests.synth.rows import Row, event_table
 from tests.synth.simulator import simulate
 
 FACTORS = ["gpu_utilization", "sm_share", "warp_share", "sm_activity", "sm_occupancy"]

@@ -13,7 +13,7 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, readings
 from htagraph.replay.candidates import Candidate, of_parts
-from htagraph.replay.changes import Change, Scale
+from htagraph.replay.changes import Change, scale
 from htagraph.replay.charges import Charges
 from htagraph.replay.predictions import Trials
 from htagraph.replay.rehearsal import HoldOut, Rehearsal, run_to_run_ns
@@ -150,7 +150,7 @@ def test_small_savings_are_replayed_by_one_reading(share, is_interval):
         stream 7 |      [ncclAllReduce <a                        ]
     """
 
-    found = _predicted(drawing, (Scale("ncclAllReduce", 1 - share * 48 / 42),)).iloc[0]
+    found = _predicted(drawing, (scale("ncclAllReduce", by=1 - share * 48 / 42),)).iloc[0]
 
     assert bool(found["low_ns"] < found["saves_ns"]) is is_interval
 

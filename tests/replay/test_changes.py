@@ -13,7 +13,7 @@ from htagraph.errors import QueryError
 from htagraph.model.kinds import KernelClass
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.change_options import ChangeOptions, options_of
-from htagraph.replay.changes import Balance, TokenSurplus
+from htagraph.replay.changes import TokenSurplus, balance
 from htagraph.replay.draft import of_class
 from htagraph.replay.rehearsal import Rehearsal
 from tests.replay.drawn import drawn, saved_us
@@ -82,7 +82,7 @@ def test_what_is_not_there_cannot_be_changed(change):
 def test_changes_beyond_a_million_are_refused():
     """Times would leave the range of int64."""
     assert str(hg.scale("gemm", by=9e5)) == "scale('gemm', by=900000)"
-    assert hg.insert(after="gemm", dur_ns=9 * 10**14).dur_ns == 9 * 10**14
+    assert str(9 * 10**14) in str(hg.insert(after="gemm", dur_ns=9 * 10**14))
     with pytest.raises(QueryError, match="between 0 and 1,000,000"):
         hg.scale("gemm", by=1.1e6)
     with pytest.raises(QueryError, match="between 0 and 1e15"):
@@ -157,7 +157,7 @@ def test_every_option_is_written():
         hg.at_roof("gemm", efficiency=0.8),
         hg.fuse("one"),
         hg.fuse("a, b", "c"),
-        Balance(TokenSurplus()),
+        balance(TokenSurplus()),
         hg.remove(re.compile("gemm.*")).on_rank(2),
     ],
     ids=str,

@@ -7,9 +7,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from htagraph.model.events import Lane
 from htagraph.model.kinds import DEVICE_KINDS, EventKind
-from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
 from tests.synth.program import Program
+from tests.synth.rows import FlowPoint, Row
 
 _ARGS = {
     "bytes": "bytes",
@@ -48,7 +49,7 @@ _TRIPLES = {"grid": ("grid_x", "grid_y", "grid_z"), "block": ("block_x", "block_
 def kineto_json(
     rows: Sequence[Row],
     flows: Sequence[FlowPoint],
-    lane_names: Mapping[Lane, LaneName],
+    lane_names: Mapping[Lane, Mapping[str, str | int]],
     program: Program,
 ) -> bytes:
     """A trace file in Kineto JSON.
@@ -179,20 +180,20 @@ def _arrow(phase: str, number: int, lane: Lane, ts_ns: int, category: str) -> st
 
 
 def _metadata(
-    lane_names: Mapping[Lane, LaneName], rows: Sequence[Row], base_time_ns: int
+    lane_names: Mapping[Lane, Mapping[str, str | int]], rows: Sequence[Row], base_time_ns: int
 ) -> Iterator[str]:
     """The events that name processes and threads."""
     ts = _us(min((row.ts_ns for row in rows), default=base_time_ns) - base_time_ns)
     named = set()
     for (pid, tid), name in lane_names.items():
         process = [
-            ("process_name", {"name": name.process}),
-            ("process_labels", {"labels": name.labels}),
+            ("process_name", {"name": name["process"]}),
+            ("process_labels", {"labels": name.get("process_labels", "")}),
         ]
-        process += [("process_sort_index", {"sort_index": name.process_sort})]  # type: ignore[dict-item]
+        process += [("process_sort_index", {"sort_index": name["process_sort"]})]  # type: ignore[dict-item]
         thread = [
-            ("thread_name", {"name": name.thread}),
-            ("thread_sort_index", {"sort_index": name.thread_sort}),
+            ("thread_name", {"name": name["thread"]}),
+            ("thread_sort_index", {"sort_index": name.get("thread_sort", 0)}),
         ]
         for lane, what in [((pid, 0), process)] * (pid not in named) + [((pid, tid), thread)]:
             for key, args in what:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from htagraph.model.events import Lane
 from htagraph.model.kinds import Bound, EventKind
-from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
 from tests.synth.actions import Annotation, Op
 from tests.synth.device import Item
 from tests.synth.program import Machine, Program
+from tests.synth.rows import FlowPoint, Row
 from tests.synth.truth import Mark, Release
 from tests.synth.work import Collective, Work
 
@@ -86,8 +87,10 @@ class Recorder:
         if isinstance(action, Op) and action.sequence >= 0:
             row.values = {"sequence": action.sequence, "fwd_thread": int(action.is_backward)}
             if action.is_backward and (forward := self.forward.get(action.sequence)) is not None:
-                self.flows.append(FlowPoint(0, action.sequence, forward.lane, forward.ts_ns))
-                self.flows.append(FlowPoint(2, action.sequence, row.lane, now_ns))
+                self.flows.append(
+                    FlowPoint("fwdbwd", 0, action.sequence, forward.lane, forward.ts_ns)
+                )
+                self.flows.append(FlowPoint("fwdbwd", 2, action.sequence, row.lane, now_ns))
             self.forward.setdefault(action.sequence, row)
         return self._add(row)
 
@@ -209,22 +212,25 @@ class Recorder:
             start.bound, start.name = Bound.WORK_FROM_BEFORE_THE_PROFILE, ""
             start.release = Release.BEFORE_CAPTURE
 
-    def lane_names(self) -> dict[Lane, LaneName]:
+    def lane_names(self) -> dict[Lane, dict[str, str | int]]:
         """Names of the lanes, as the metadata events of the file give them."""
-        names: dict[Lane, LaneName] = {}
-        for row in self.captured:
-            pid, tid = row.lane
-            if row.lane == _SPAN_LANE:
-                names[row.lane] = LaneName("python", "PyTorch Profiler", "", 536_870_912, 0)
-            elif row.device < 0:
-                name = self.thread_names.get(int(tid) - self.pid + 1, "python")
-                names[row.lane] = LaneName("python", f"thread {tid} ({name})", "CPU", self.pid, 0)
-            else:
-                thread = f"stream {tid}" if row.stream >= 0 else f"Device {pid}"
-                names[row.lane] = LaneName(
-                    "python", thread, f"GPU {pid}", 5_000_000 + row.device, row.stream
-                )
-        return names
+        return {row.lane: {"process": "python", **self._lane_name(row)} for row in self.captured}
+
+    def _lane_name(self, row: Row) -> dict[str, str | int]:
+        """Thread, label and place of the lane of a row."""
+        pid, tid = row.lane
+        if row.lane == _SPAN_LANE:
+            return {"thread": "PyTorch Profiler", "process_sort": 536_870_912}
+        if row.device < 0:
+            name = self.thread_names.get(int(tid) - self.pid + 1, "python")
+            thread = f"thread {tid} ({name})"
+            return {"thread": thread, "process_labels": "CPU", "process_sort": self.pid}
+        return {
+            "thread": f"stream {tid}" if row.stream >= 0 else f"Device {pid}",
+            "process_labels": f"GPU {pid}",
+            "process_sort": 5_000_000 + row.device,
+            "thread_sort": row.stream,
+        }
 
     def _thread(self, tid: int) -> Lane:
         """The lane of a thread; the first one has the process id, as on Linux."""

@@ -15,12 +15,12 @@ from htagraph.errors import OutputError, WindowNotFoundError
 from htagraph.model.events import EventTable
 from htagraph.model.schema import Schema, duration, identifier, instant, name
 from htagraph.model.units import human_count, human_duration
-from htagraph.synth.rows import Row, event_table
 from tests.synth.causes import causes_frame
 from tests.synth.device import Item
 from tests.synth.kineto_json import kineto_json
 from tests.synth.program import Clock
 from tests.synth.recorder import Recorder
+from tests.synth.rows import Row, event_table
 from tests.synth.truth import Mark, Tile, tiles, truth_frame
 
 _STEP = "ProfilerStep#"
@@ -80,14 +80,14 @@ class SimulatedRank:
     @cached_property
     def events(self) -> EventTable:
         """The trace as a reader would return it."""
-        flows = [replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recorder.flows]
+        flows = [point._replace(ts_ns=self._local_ns(point.ts_ns)) for point in self.recorder.flows]
         devices = (self.recorder.program.properties,)
         events = event_table(self.rows, flows, self.recorder.lane_names())
         return replace(events, devices=devices)
 
     def to_json(self) -> bytes:
         """The trace as Kineto JSON."""
-        flows = [replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recorder.flows]
+        flows = [point._replace(ts_ns=self._local_ns(point.ts_ns)) for point in self.recorder.flows]
         return kineto_json(self.rows, flows, self.recorder.lane_names(), self.recorder.program)
 
     def write(self, path: str | Path) -> Path:

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 import pytest
 
 from htagraph.model.kinds import EventKind
-from htagraph.synth.rows import Row
 from tests.synth.program import Program
 from tests.synth.repairs import KINDS, Repair, repair
+from tests.synth.rows import Row
 from tests.synth.shaped import GEMM
 from tests.synth.simulated import SimulatedRank
 from tests.synth.simulator import simulate, simulate_job

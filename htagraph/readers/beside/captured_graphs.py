@@ -1,18 +1,15 @@
-"""Captures of graphs in a trace: the launches of each, in order, with the names of their kernels.
+"""Captures of graphs in a trace, and the capture that each replay of a graph is of.
 
 ::
 
     cpu 1 |[BeginCapture] [aten::mm [launch]] [aten::relu [launch]] [EndCapture]
 
-A captured launch runs nothing, so it has no device work of its own.
-
-Which capture each replay of a graph is of: by the names of all kernels, in order.
-
-One program run captures several graphs (a piece for each layer), and a step replays them in that
-order. Most pieces have the same kernels, so only the order tells layers apart: a program is found
-where as many replays follow each other as it has graphs, and each fits its own. At the begin and
-the end of a trace, a step may be recorded in part; it fits if the graph at its outer end is like no
-other of the program, so that a shift by one would show.
+A captured launch runs nothing, so it has no device work of its own; a replay is known by the names
+of all its kernels, in order. One program run captures several graphs (a piece for each layer), and
+a step replays them in that order. Most pieces have the same kernels, so only the order tells layers
+apart: a program is found where as many replays follow each other as it has graphs, and each fits
+its own. At the begin and the end of a trace, a step may be recorded in part; it fits if the graph
+at its outer end is like no other of the program, so that a shift by one would show.
 """
 
 from __future__ import annotations
@@ -222,11 +219,6 @@ class Joined(NamedTuple):
     n_of_other_batch: int  # Replays whose kernels fit captures of a smaller batch only
 
 
-def _fits(replay: bytes, graph: bytes) -> bool:
-    """Whether a replay ran the kernels of a graph, or all but its end."""
-    return graph.startswith(replay) and len(replay) >= _LEAST_PART * len(graph)
-
-
 def joined(programs: list[Program], replays: Replays) -> Joined:
     """The capture of each replay.
 
@@ -286,8 +278,11 @@ def _runs_at(program: Program, replays: Replays, at: int) -> bool:
 
 
 def _fit(replays: tuple[bytes, ...], graphs: tuple[bytes, ...]) -> bool:
-    """Whether each replay fits its graph."""
-    return all(_fits(*pair) for pair in zip(replays, graphs, strict=True))
+    """Whether each replay ran the kernels of its graph, or all but its end."""
+    return all(
+        graph.startswith(replay) and len(replay) >= _LEAST_PART * len(graph)
+        for replay, graph in zip(replays, graphs, strict=True)
+    )
 
 
 def _in_part(programs: Sequence[Program], replays: Replays, at: int) -> list[tuple[Program, int]]:

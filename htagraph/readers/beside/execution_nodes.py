@@ -31,14 +31,6 @@ _MOST = (1 << 63) - 1
 _MUTATED = re.compile(r"\([a-z]+!")
 
 
-class Accesses(NamedTuple):
-    """Tensors that nodes read and wrote, by storage."""
-
-    node: I64  # Row of the node
-    storage: I64
-    is_write: Bools
-
-
 @dataclass(frozen=True)
 class ExecutionNodes:
     """The operators and ranges of an execution trace, in order of begin."""
@@ -51,7 +43,11 @@ class ExecutionNodes:
     n_outputs: I64
     name: list[str]
     texts: dict[str, list[str]]  # By name of `TEXTS`
-    accesses: Accesses
+    # access_node, access_storage, access_is_write: of each tensor that is read or written: row of
+    # the node, number of the storage, and whether it is written
+    access_node: I64
+    access_storage: I64
+    access_is_write: Bools
     n_unread: int  # Invalid nodes
 
     def __len__(self) -> int:
@@ -112,11 +108,9 @@ def _columns(nodes: list[_Node], n_unread: int) -> ExecutionNodes:
         n_outputs=integers(node.n_outputs for node in nodes),
         name=[node.name for node in nodes],
         texts={name: [node.texts[k] for node in nodes] for k, name in enumerate(TEXTS)},
-        accesses=Accesses(
-            integers(row for row, _, _ in touched),
-            integers(storage for _, storage, _ in touched),
-            np.fromiter((is_write for _, _, is_write in touched), dtype=np.bool_),
-        ),
+        access_node=integers(row for row, _, _ in touched),
+        access_storage=integers(storage for _, storage, _ in touched),
+        access_is_write=np.fromiter((is_write for _, _, is_write in touched), dtype=np.bool_),
         n_unread=n_unread,
     )
 

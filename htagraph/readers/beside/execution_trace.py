@@ -1,6 +1,6 @@
 """Adds an execution trace to the recording of the same process.
 
-Matches nodes of an execution trace with events, and finds tensors passed between threads.
+Its nodes are matched with events, and tensors that pass between threads become flows.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,18 +26,8 @@ from htagraph.readers.byte_stream import first_bytes
 _RANGES = (EventKind.OP, EventKind.ANNOTATION)
 
 
-class Correlation(NamedTuple):
-    """Pairs of an event and a node with the same name."""
-
-    # event, node: rows of the event table, ascending, and of the nodes
-    event: I64
-    node: I64
-    n_misnamed: int  # Pairs of one id whose names differ, which are left out
-    found_by: str  # What paired them; empty if nothing did
-
-
-def correlate(events: EventTable, nodes: ExecutionNodes) -> Correlation:
-    """The pairs of events and nodes.
+def correlate(events: EventTable, nodes: ExecutionNodes) -> tuple[I64, I64, int, str]:
+    """Pairs of an event and a node of the same name; how many names differ, and what paired them.
 
     By the record function id, if the profiler recorded it; else by the external id, which older
     versions took from it; else by order: a thread that ran exactly the names of one other, in the
@@ -56,9 +45,9 @@ def correlate(events: EventTable, nodes: ExecutionNodes) -> Correlation:
         agrees = events.name[rows] == name[node]
         n_misnamed = int((~agrees).sum())
         if agrees.sum() > n_misnamed:
-            return Correlation(rows[agrees], node[agrees], n_misnamed, found_by)
+            return rows[agrees], node[agrees], n_misnamed, found_by
     event, node = _in_order(events, ranges, nodes.thread, name)
-    return Correlation(event, node, 0, "order of names (inferred)" if len(event) else "")
+    return event, node, 0, "order of names (inferred)" if len(event) else ""
 
 
 def _in_order(events: EventTable, ranges: I64, thread: I64, name: I64) -> tuple[I64, I64]:
@@ -90,7 +79,7 @@ def _by_names(
 
 
 def tensor_dependencies(
-    events: EventTable, nodes: ExecutionNodes, pairs: Correlation
+    events: EventTable, nodes: ExecutionNodes, paired: I64, paired_node: I64
 ) -> tuple[I64, I64]:
     """Events that wrote a tensor, and events on other threads that read it.
 
@@ -100,11 +89,11 @@ def tensor_dependencies(
     the two threads. `writer`, `reader`: rows of the event table; readers in order of time.
     """
     event_of = np.full(len(nodes), -1, dtype=np.int64)
-    event_of[pairs.node] = pairs.event
-    event = event_of[nodes.accesses.node]
+    event_of[paired_node] = paired
+    event = event_of[nodes.access_node]
     known = event >= 0
-    event, storage = event[known], nodes.accesses.storage[known]
-    is_write = nodes.accesses.is_write[known]
+    event, storage = event[known], nodes.access_storage[known]
+    is_write = nodes.access_is_write[known]
     order = np.lexsort((event[is_write], events.end_ns[event[is_write]], storage[is_write]))
     by, of = event[is_write][order], storage[is_write][order]
     reader, read = event[~is_write], storage[~is_write]
@@ -149,54 +138,39 @@ def with_execution_trace(recording: Recording, path: Path) -> Recording:
     """
     nodes = read_nodes(path)
     events = recording.events
-    pairs = correlate(events, nodes)
-    writer, reader = tensor_dependencies(events, nodes, pairs)
-    n_matched = len(np.unique(pairs.node))
-    added = Attachment(
-        "execution trace",
-        path,
-        len(nodes),
-        n_matched,
-        _detail(events, nodes, pairs, n_matched, len(reader)),
-    )
-    if len(pairs.event):
-        events = _with_flows(_with_nodes(events, nodes, pairs), writer, reader)
-    return replace(recording, events=events, attached=(*recording.attached, added))
-
-
-def _detail(
-    events: EventTable, nodes: ExecutionNodes, pairs: Correlation, n_matched: int, n_read: int
-) -> str:
-    """How nodes were matched, and what was not, in a line."""
-    if not pairs.found_by:
-        return "nothing matched: neither ids nor the order of names agree; is it of another run?"
-    n_without = int((events.column("record_function") > 0).sum()) - len(pairs.event)
+    event, node, n_misnamed, found_by = correlate(events, nodes)
+    writer, reader = tensor_dependencies(events, nodes, event, node)
+    n_matched = len(np.unique(node))
+    n_without = int((events.column("record_function") > 0).sum()) - len(event)
     left = {
         f"{human_count(len(nodes) - n_matched, 'node')} not in the trace": len(nodes) - n_matched,
         f"{human_count(n_without, 'operator')} not in the execution trace": n_without,
-        f"{human_count(pairs.n_misnamed, 'pair')} of one id, but different names": pairs.n_misnamed,
+        f"{human_count(n_misnamed, 'pair')} of one id, but different names": n_misnamed,
         f"{human_count(nodes.n_unread, 'node')} unreadable": nodes.n_unread,
     }
     rest = [text for text, n in left.items() if n > 0]
-    read = f"{n_read:,} tensor dependencies between threads"
-    return "; ".join([f"matched by {pairs.found_by}", *rest, read])
+    read = f"{len(reader):,} tensor dependencies between threads"
+    detail = "; ".join([f"matched by {found_by}", *rest, read])
+    if not found_by:
+        detail = "nothing matched: neither ids nor the order of names agree; is it of another run?"
+    added = Attachment("execution trace", path, len(nodes), n_matched, detail)
+    if len(event):
+        events = _with_flows(_with_nodes(events, nodes, event, node), writer, reader)
+    return replace(recording, events=events, attached=(*recording.attached, added))
 
 
-def _with_nodes(events: EventTable, nodes: ExecutionNodes, pairs: Correlation) -> EventTable:
+def _with_nodes(events: EventTable, nodes: ExecutionNodes, event: I64, node: I64) -> EventTable:
     """Events with the columns of their nodes."""
     codes = {text: code for code, text in enumerate(events.symbols.texts)}
     columns = dict(events.columns)
 
-    def add(name: str, values: npt.NDArray[np.generic]) -> None:
-        columns[name] = SparseColumn(pairs.event, values)
-
-    add("execution_node", nodes.id[pairs.node])
-    add("tensor_inputs", nodes.n_inputs[pairs.node])
-    add("tensor_outputs", nodes.n_outputs[pairs.node])
+    columns["execution_node"] = SparseColumn(event, nodes.id[node])
+    columns["tensor_inputs"] = SparseColumn(event, nodes.n_inputs[node])
+    columns["tensor_outputs"] = SparseColumn(event, nodes.n_outputs[node])
     for name in TEXTS:
         texts = nodes.texts[name]
-        coded = [codes.setdefault(texts[node], len(codes)) for node in pairs.node.tolist()]
-        add(name, np.array(coded, dtype=np.int32))
+        coded = [codes.setdefault(texts[one], len(codes)) for one in node.tolist()]
+        columns[name] = SparseColumn(event, np.array(coded, dtype=np.int32))
     return replace(events, columns=columns, symbols=SymbolTable(tuple(codes)))
 
 

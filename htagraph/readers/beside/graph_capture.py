@@ -1,8 +1,6 @@
 """Adds the operators of captured graphs to the recording that replays them.
 
-Captured calls as columns of the recording that replays them.
-
-What a capture added to a recording, or why nothing, in words.
+What a capture added, or why nothing, is told in words.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,12 +48,8 @@ from htagraph.readers.byte_stream import first_bytes
 _MODULE = re.compile(r"^nn\.Module: ")
 
 
-class Piece(NamedTuple):
-    """What a file explains."""
-
-    file: CapturedGraphs
-    work: I64  # Replayed device work, of the recording
-    launch: I64  # Position of its launch among those of the file
+Piece = tuple[CapturedGraphs, I64, I64]
+"""A file, the replayed device work that it explains, and the place of its launch in the file."""
 
 
 def with_calls(events: EventTable, pieces: Sequence[Piece]) -> EventTable:
@@ -77,7 +70,7 @@ def with_calls(events: EventTable, pieces: Sequence[Piece]) -> EventTable:
         parts.append(columns)
         launches.append(place[file.launch[launch]])
         n_calls, n_lanes = n_calls + len(rows), n_lanes + len(file.events.lanes)
-    work = np.concatenate([piece.work for piece in pieces])
+    work = np.concatenate([of_piece for _, of_piece, _ in pieces])
     order = np.argsort(work)
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     joined["lane"] = np.unique(joined["lane"], return_inverse=True)[1]
@@ -133,74 +126,65 @@ def _recoded(
     return np.asarray(table[codes])
 
 
-class Outcome(NamedTuple):
-    """All captures, all replays, and which were joined."""
-
-    programs: list[Program]
-    replays: Replays
-    found: Joined
-
-    def in_words(self, file: CapturedGraphs, at: int) -> str:
-        """A line on a file, by its number."""
-        mine = np.flatnonzero(self.found.file == at)
-        return self._joined(file, mine) if len(mine) else self._refused(at)
-
-    def _joined(self, file: CapturedGraphs, mine: I64) -> str:
-        """How many replays and kernels, and what reservations there are."""
-        graph = self.found.graph[mine]
-        n_run = np.array([len(self.replays.graphs[one]) // CODE_BYTES for one in mine.tolist()])
-        lacks = np.bincount(file.graph, minlength=len(file.batch))[graph] - n_run
-        run, captured = self.replays.batch[mine], file.batch[graph]
-        is_unknown, is_padded = (run < 0) | (captured < 0), (run >= 0) & (run < captured)
-        run_of = f"{human_count(len(mine), 'replay')} of "
-        run_of += human_count(len(np.unique(graph)), "captured graph")
-        notes = [f"{run_of}: all {human_count(int(n_run.sum()), 'kernel')} have the same names"]
-        if lacks.any():
-            notes.append(
-                f"{human_count(int((lacks > 0).sum()), 'replay')} without the end of the capture "
-                f"(at most {human_count(int(lacks.max()), 'kernel')}), which was not recorded"
-            )
-        if is_padded.any():
-            notes.append(
-                f"{human_count(int(is_padded.sum()), 'replay')} of a smaller batch, padded"
-            )
-        if is_unknown.any():
-            notes.append("a batch size is unknown, and another may have kernels of the same names")
-        if n_others := int((self.found.file < 0).sum()):
-            notes.append(f"{human_count(n_others, 'replay')} left that fit no capture")
-        return "; ".join(notes)
-
-    def _refused(self, at: int) -> str:
-        """Why no replay was joined: what fits best, and what to do."""
-        replays, found = self.replays, self.found
-        if not replays.graphs:
-            return "nothing to join: the trace replays no captured graph"
-        if (found.file >= 0).any():
-            return "the trace does not replay its graphs"
-        own = [one for one in self.programs if one.file == at]
-        n_graphs = human_count(sum(len(one.graphs) for one in own), "captured graph")
-        counts = f"{human_count(len(replays.graphs), 'replay')}, {n_graphs}"
-        if found.n_ambiguous:
-            return (
-                f"refused: {human_count(found.n_ambiguous, 'replay')} fit several captures by the "
-                f"names of their kernels, and number and order do not tell which ({counts}); add "
-                "only the capture of the batch size that was run, and record whole steps"
-            )
-        if found.n_of_other_batch:
-            sizes = max(one.batch for one in own)
-            return (
-                f"refused: it is of batch size {sizes:,}, and the trace runs "
-                f"{int(replays.batch.max()):,}; add the capture of that size"
-            )
-        longest = max(replays.graphs, key=len)
-        alike = [share_alike(longest, graph) for one in own for graph in one.graphs]
-        same, of = max(alike, key=lambda one: one[0] / max(one[1], 1), default=(0, 1))
-        n_kernels = len(longest) // CODE_BYTES
-        return (
-            f"refused: {same / max(of, 1):.0%} of the {n_kernels:,} kernels of the longest replay "
-            "have the name of the launch at their place in the capture "
-            f"({counts}); add the capture of the same model, version and batch size"
+def _outcome(
+    programs: list[Program], replays: Replays, found: Joined, file: CapturedGraphs, at: int
+) -> str:
+    """A line on a file, by its number: how much was joined, and with what reservations."""
+    mine = np.flatnonzero(found.file == at)
+    if not len(mine):
+        return _refused(programs, replays, found, at)
+    graph = found.graph[mine]
+    n_run = np.array([len(replays.graphs[one]) // CODE_BYTES for one in mine.tolist()])
+    lacks = np.bincount(file.graph, minlength=len(file.batch))[graph] - n_run
+    run, captured = replays.batch[mine], file.batch[graph]
+    is_unknown, is_padded = (run < 0) | (captured < 0), (run >= 0) & (run < captured)
+    run_of = f"{human_count(len(mine), 'replay')} of "
+    run_of += human_count(len(np.unique(graph)), "captured graph")
+    notes = [f"{run_of}: all {human_count(int(n_run.sum()), 'kernel')} have the same names"]
+    if lacks.any():
+        notes.append(
+            f"{human_count(int((lacks > 0).sum()), 'replay')} without the end of the capture "
+            f"(at most {human_count(int(lacks.max()), 'kernel')}), which was not recorded"
         )
+    if is_padded.any():
+        notes.append(f"{human_count(int(is_padded.sum()), 'replay')} of a smaller batch, padded")
+    if is_unknown.any():
+        notes.append("a batch size is unknown, and another may have kernels of the same names")
+    if n_others := int((found.file < 0).sum()):
+        notes.append(f"{human_count(n_others, 'replay')} left that fit no capture")
+    return "; ".join(notes)
+
+
+def _refused(programs: list[Program], replays: Replays, found: Joined, at: int) -> str:
+    """Why no replay was joined: what fits best, and what to do."""
+    if not replays.graphs:
+        return "nothing to join: the trace replays no captured graph"
+    if (found.file >= 0).any():
+        return "the trace does not replay its graphs"
+    own = [one for one in programs if one.file == at]
+    n_graphs = human_count(sum(len(one.graphs) for one in own), "captured graph")
+    counts = f"{human_count(len(replays.graphs), 'replay')}, {n_graphs}"
+    if found.n_ambiguous:
+        return (
+            f"refused: {human_count(found.n_ambiguous, 'replay')} fit several captures by the "
+            f"names of their kernels, and number and order do not tell which ({counts}); add "
+            "only the capture of the batch size that was run, and record whole steps"
+        )
+    if found.n_of_other_batch:
+        sizes = max(one.batch for one in own)
+        return (
+            f"refused: it is of batch size {sizes:,}, and the trace runs "
+            f"{int(replays.batch.max()):,}; add the capture of that size"
+        )
+    longest = max(replays.graphs, key=len)
+    alike = [share_alike(longest, graph) for one in own for graph in one.graphs]
+    same, of = max(alike, key=lambda one: one[0] / max(one[1], 1), default=(0, 1))
+    n_kernels = len(longest) // CODE_BYTES
+    return (
+        f"refused: {same / max(of, 1):.0%} of the {n_kernels:,} kernels of the longest replay "
+        "have the name of the launch at their place in the capture "
+        f"({counts}); add the capture of the same model, version and batch size"
+    )
 
 
 _HEAD_BYTES = 1 << 16
@@ -211,17 +195,6 @@ _RUN_BATCH = re.compile(r"^execute_(?P<batch>\d{1,9})_")
 _BLIT_COPY = re.compile(r"^__amd_rocclr_copy")
 _BLIT_FILL = re.compile(r"^__amd_rocclr_fill")
 """Kernels by which HIP copies and fills within a graph."""
-
-
-class _Replayed(NamedTuple):
-    """Device work of graph launches, by launch, then by start."""
-
-    work: I64
-    # first, length: of shape (n_replays,). Where the work of each launch is; launches in order of
-    # time.
-    first: I64
-    length: I64
-    call: I64  # Of shape (n_replays,)
 
 
 def is_chrome_trace(path: Path) -> bool:
@@ -238,22 +211,22 @@ def with_graph_captures(recording: Recording, paths: Sequence[Path]) -> Recordin
     """
     events, files = recording.events, [captured_graphs(path) for path in paths]
     replayed = _replayed(events)
+    work, first, length, call = replayed
     codes: dict[str, int] = {}
     programs = [each for at, one in enumerate(files) for each in _programs(at, one, codes)]
     replays = Replays(
-        tuple(_sequences(_kernels(events, replayed.work, codes), replayed.first, replayed.length)),
-        batches_at(events, replayed.call, _RUN_BATCH)[1],
+        tuple(_sequences(_kernels(events, work, codes), first, length)),
+        batches_at(events, call, _RUN_BATCH)[1],
     )
     found = joined(programs, replays)
-    outcome = Outcome(programs, replays, found)
     pieces = [_piece(one, at, found, replayed) for at, one in enumerate(files)]
     attached = [
         Attachment(
             "graph capture",
             one.path,
             len(one.launch),
-            len(np.unique(pieces[at].launch)),
-            outcome.in_words(one, at),
+            len(np.unique(pieces[at][2])),
+            _outcome(programs, replays, found, one, at),
         )
         for at, one in enumerate(files)
     ]
@@ -262,7 +235,11 @@ def with_graph_captures(recording: Recording, paths: Sequence[Path]) -> Recordin
     return replace(recording, events=events, attached=(*recording.attached, *attached))
 
 
-def _replayed(events: EventTable) -> _Replayed:
+def _replayed(events: EventTable) -> tuple[I64, I64, I64, I64]:
+    """Device work of graph launches, by launch, then by start.
+
+    With its place, its length and the call of each launch, in order of time.
+    """
     is_launch = events.named(events.symbols.searched(GRAPH_LAUNCH))
     calls = np.flatnonzero(is_launch & (events.kind == EventKind.RUNTIME))
     calls = calls[events.correlation[calls] >= 0]
@@ -273,7 +250,7 @@ def _replayed(events: EventTable) -> _Replayed:
     order = np.lexsort((events.ts_ns[work], call))
     work, call = work[order], call[order]
     first = np.flatnonzero(group_starts(call))
-    return _Replayed(work, first, np.diff(np.append(first, len(work))), calls[call[first]])
+    return work, first, np.diff(np.append(first, len(work))), calls[call[first]]
 
 
 def _kernels(events: EventTable, work: I64, codes: dict[str, int]) -> I64:
@@ -315,12 +292,15 @@ def _programs(number: int, file: CapturedGraphs, codes: dict[str, int]) -> list[
     ]
 
 
-def _piece(file: CapturedGraphs, at: int, found: Joined, replayed: _Replayed) -> Piece:
+def _piece(
+    file: CapturedGraphs, at: int, found: Joined, replayed: tuple[I64, I64, I64, I64]
+) -> Piece:
     """Replayed work that a file explains."""
+    work, first, length, _ = replayed
     mine = found.file == at
     bounds = np.searchsorted(file.graph, np.arange(len(file.batch) + 1))
-    replay = np.repeat(np.arange(len(replayed.first)), replayed.length)
-    place = np.arange(len(replayed.work)) - replayed.first[replay]
+    replay = np.repeat(np.arange(len(first)), length)
+    place = np.arange(len(work)) - first[replay]
     launch = gather(bounds, found.graph[replay], 0) + place
     chosen = mine[replay]
-    return Piece(file, replayed.work[chosen], launch[chosen])
+    return file, work[chosen], launch[chosen]

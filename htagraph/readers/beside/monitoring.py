@@ -93,15 +93,15 @@ def _placed(log: Log, events: EventTable, path: Path) -> tuple[SampleTable, str]
     how = "by wall clock"
     around_ns = int(_AROUND * interval_ns) + log.resolution_ns
     if log.is_local:
-        zone = zone_of(
+        ahead_ns, found_how = zone_of(
             (int(ts_ns.min()), int(ts_ns.max())),
             trace,
             slack_ns=around_ns,
             written_ns=path.stat().st_mtime_ns,
         )
-        if zone.ahead_ns is None:
-            return SampleTable(), f"not placed: {zone.how}"
-        ts_ns, how = ts_ns - zone.ahead_ns, f"by wall clock, {zone.how}"
+        if ahead_ns is None:
+            return SampleTable(), f"not placed: {found_how}"
+        ts_ns, how = ts_ns - ahead_ns, f"by wall clock, {found_how}"
     near = (ts_ns >= trace[0] - around_ns) & (ts_ns <= trace[1] + around_ns)
     if not near.any():
         return SampleTable(), f"not placed: {_apart(ts_ns, trace)}"
@@ -186,7 +186,9 @@ def _parted(
     if not instances:
         return np.where(is_part, _OTHER_PART, device), by
     rows = pd.Series(list(zip(log.samples["gpu"], log.samples["part"], strict=True)), dtype=object)
-    is_clock = log.samples["name"].map(_is_clock).to_numpy(dtype=bool)
+    names = log.samples["name"]
+    clocks = {one for one in names.unique() if SM_CLOCK.search(one) or MEMORY_CLOCK.search(one)}
+    is_clock = names.isin(clocks).to_numpy(dtype=bool)
     found = np.where(is_part, _OTHER_PART, np.where(is_clock, device, _WHOLE))
     for number, instance in instances.items():
         kind = "GPU-CI " if instance[1] else "GPU-I "
@@ -202,10 +204,6 @@ def _parted(
         elif is_part.any():
             by = f"{len(alike)} instances of the log can be MIG {instance[2]}, so none is taken"
     return found, by
-
-
-def _is_clock(name: str) -> bool:
-    return bool(SM_CLOCK.search(name) or MEMORY_CLOCK.search(name))
 
 
 def _same(name: str, other: str) -> bool:

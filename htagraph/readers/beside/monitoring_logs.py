@@ -1,7 +1,4 @@
-"""Reads logs of monitoring tools: rows below headers, and their values.
-
-Fields of monitoring logs: units, and the time that a value is averaged over.
-"""
+"""Reads logs of monitoring tools: rows below headers, their values and units."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -124,12 +120,6 @@ class _Section:
     rows: list[list[str]] = field(default_factory=list)
 
 
-class _Rows(NamedTuple):
-    sections: list[_Section]
-    n_lines: int
-    n_unread: int
-
-
 def instrument_of(lines: Iterable[str]) -> str:
     """The tool that wrote a log, by its first lines; ``""`` for any other text."""
     for raw in islice(lines, _HEAD_LINES):
@@ -149,11 +139,52 @@ def instrument_of(lines: Iterable[str]) -> str:
 def read_log(lines: Sequence[str]) -> Log:
     """The values of a log."""
     instrument = instrument_of(lines)
-    if instrument == "dcgm" and any("DCGM_FI_" in line and "{" in line for line in lines):
-        rows = _exposed(lines)
-    else:
-        rows = _sections(lines)
-    return _log(instrument, rows)
+    is_exposed = any("DCGM_FI_" in line and "{" in line for line in lines)
+    read = _exposed if instrument == "dcgm" and is_exposed else _sections
+    sections, n_lines, n_unread = read(lines)
+    parts: list[pd.DataFrame] = []
+    names: dict[int, str] = {}
+    profiles: dict[tuple[int, str], str] = {}
+    locals_, resolutions = [], []
+    for section in sections:
+        frame = pd.DataFrame(section.rows, columns=range(len(section.columns)), dtype=object)
+        lower = [name.lower() for name in section.columns]
+        texts = _time_texts(frame, lower)
+        if texts is None:
+            n_unread += len(frame)
+            continue
+        ts_ns, is_read, is_local, resolution_ns = read_times(texts)
+        n_unread += int(np.count_nonzero(~is_read))
+        if not is_read.any():
+            continue
+        frame = frame[is_read]
+        gpu, is_gpu = _gpus(frame, lower)
+        part = _parts(frame, lower)
+        if "gpu_i_profile" in lower:
+            known = zip(gpu, part, frame[lower.index("gpu_i_profile")], strict=True)
+            profiles |= {(int(one), text): profile for one, text, profile in known if text}
+        locals_.append(is_local)
+        resolutions.append(resolution_ns)
+        at = next((lower.index(name) for name in _NAME_COLUMNS if name in lower), None)
+        if at is not None:
+            names |= dict(zip(gpu.tolist(), frame[at].tolist(), strict=True))
+        for values in _values(frame, section, lower):
+            kept = (np.abs(values["value"].to_numpy()) < _NO_QUANTITY) & is_gpu
+            placed = values.assign(ts_ns=ts_ns[is_read], gpu=gpu, part=part)
+            parts.append(placed[kept])
+    none = {"name": "O", "unit": "O", "value": "f8", "ts_ns": "i8", "gpu": "i8", "part": "O"}
+    empty = pd.DataFrame(columns=list(none)).astype(none)
+    samples = pd.concat(parts, ignore_index=True) if parts else empty
+    return Log(
+        instrument,
+        samples,
+        any(locals_),
+        max(resolutions, default=0),
+        names,
+        profiles,
+        n_lines,
+        n_unread,
+    )
 
 
 def _fields(line: str) -> list[str]:
@@ -165,8 +196,8 @@ def _fields(line: str) -> list[str]:
         return []
 
 
-def _sections(lines: Iterable[str]) -> _Rows:
-    """Rows below their headers; a repeated header continues its section."""
+def _sections(lines: Iterable[str]) -> tuple[list[_Section], int, int]:
+    """Rows below their headers, lines, and unread ones; a repeated header continues its section."""
     sections: dict[tuple[str, ...], _Section] = {}
     at: _Section | None = None
     is_comma, n_lines, n_unread = False, 0, 0
@@ -181,7 +212,8 @@ def _sections(lines: Iterable[str]) -> _Rows:
             at = _headed(text, sections)
         elif text.startswith("#") or re.match(r"^i?id$", text, re.IGNORECASE):
             if at is not None and not at.rows:
-                at.units[:] = _units_below(text, at)
+                units = text.lstrip("# ").replace(",", " ").split()
+                at.units[:] = units if len(units) == len(at.columns) else at.units
         elif at is None and not _HEADERLESS.match(text):
             continue  # text before the first header
         else:
@@ -193,7 +225,7 @@ def _sections(lines: Iterable[str]) -> _Rows:
                 n_unread += 1
             else:
                 at.rows.append(row[: len(at.columns)])
-    return _Rows(list(sections.values()), n_lines, n_unread)
+    return list(sections.values()), n_lines, n_unread
 
 
 def _headed(text: str, sections: dict[tuple[str, ...], _Section]) -> _Section:
@@ -212,12 +244,7 @@ def _headed(text: str, sections: dict[tuple[str, ...], _Section]) -> _Section:
     return sections.setdefault(columns, _Section(columns, units))
 
 
-def _units_below(text: str, section: _Section) -> list[str]:
-    found = text.lstrip("# ").replace(",", " ").split()
-    return found if len(found) == len(section.columns) else section.units
-
-
-def _exposed(lines: Iterable[str]) -> _Rows:
+def _exposed(lines: Iterable[str]) -> tuple[list[_Section], int, int]:
     """Rows of a Prometheus exporter's output, with a time before or after each."""
     stripped = [line.strip() for line in lines]
     rows = [line for line in stripped if "DCGM_FI_" in line and "#" not in line]
@@ -233,58 +260,7 @@ def _exposed(lines: Iterable[str]) -> _Rows:
     stamp = found["after"].where(found["after"] != "", found["before"])
     columns = [stamp, gpu, model, part, profile, found["name"], found["value"]]
     section.rows = [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-    return _Rows([section], len(rows), len(rows) - len(found))
-
-
-def _log(instrument: str, rows: _Rows) -> Log:
-    parts: list[pd.DataFrame] = []
-    names: dict[int, str] = {}
-    profiles: dict[tuple[int, str], str] = {}
-    locals_, resolutions = [], []
-    n_unread = rows.n_unread
-    for section in rows.sections:
-        frame = pd.DataFrame(section.rows, columns=range(len(section.columns)), dtype=object)
-        lower = [name.lower() for name in section.columns]
-        texts = _time_texts(frame, lower)
-        if texts is None:
-            n_unread += len(frame)
-            continue
-        times = read_times(texts)
-        n_unread += int(np.count_nonzero(~times.is_read))
-        if not times.is_read.any():
-            continue
-        frame = frame[times.is_read]
-        gpu, is_gpu = _gpus(frame, lower)
-        part = _parts(frame, lower)
-        if "gpu_i_profile" in lower:
-            known = zip(gpu, part, frame[lower.index("gpu_i_profile")], strict=True)
-            profiles |= {(int(one), text): profile for one, text, profile in known if text}
-        locals_.append(times.is_local)
-        resolutions.append(times.resolution_ns)
-        at = next((lower.index(name) for name in _NAME_COLUMNS if name in lower), None)
-        if at is not None:
-            names |= dict(zip(gpu.tolist(), frame[at].tolist(), strict=True))
-        for values in _values(frame, section, lower):
-            kept = (np.abs(values["value"].to_numpy()) < _NO_QUANTITY) & is_gpu
-            placed = values.assign(ts_ns=times.ts_ns[times.is_read], gpu=gpu, part=part)
-            parts.append(placed[kept])
-    samples = pd.concat(parts, ignore_index=True) if parts else _no_samples()
-    return Log(
-        instrument,
-        samples,
-        any(locals_),
-        max(resolutions, default=0),
-        names,
-        profiles,
-        rows.n_lines,
-        n_unread,
-    )
-
-
-def _no_samples() -> pd.DataFrame:
-    names = ["name", "unit", "value", "ts_ns", "gpu", "part"]
-    types = {"value": np.float64, "ts_ns": np.int64, "gpu": np.int64}
-    return pd.DataFrame(columns=names, dtype=object).astype(types)
+    return [section], len(rows), len(rows) - len(found)
 
 
 def _time_texts(frame: pd.DataFrame, lower: list[str]) -> pd.Series[str] | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pandas as pd
 
@@ -21,8 +19,6 @@ _FACTORS = {10: _NS_PER_S, 13: 10**6, 16: 10**3, 19: 1}
 """Nanoseconds per unit since 1970, by the number of digits."""
 FIRST_NS, LAST_NS = 10**18, 41 * 10**17
 """Plausible times: 2001 to 2099."""
-
-
 _MINUTE_NS = 60 * 10**9
 _QUARTERS = (-38, -14, 14, 18, 22, 23, 26, 35, 38, 42, 51)
 _ZONES = tuple(sorted({*range(-48, 57, 4), *_QUARTERS}))
@@ -31,36 +27,23 @@ _WRITTEN_LATE_NS = 5 * 10**9
 """How long after its last line a log may be written (chosen): tools buffer."""
 
 
-class Times(NamedTuple):
-    """Times of rows."""
+def read_times(texts: pd.Series[str]) -> tuple[I64, Bools, bool, int]:
+    """Times since 1970, which of the texts are one, and whether most are local, without a zone.
 
-    ts_ns: I64  # Since 1970; a local time as if it were UTC
-    is_read: Bools  # False for what is no time, or a local time among others
-    is_local: bool  # Whether most are local times without a time zone
-    resolution_ns: int  # Unit of the last digit
-
-
-def read_times(texts: pd.Series[str]) -> Times:
-    """Times from their texts."""
+    With the unit of their last digit. Local times are as if they were UTC, and no others are read
+    next to them.
+    """
     code, unique = pd.factorize(texts)
-    times = _of_each(pd.Series(unique, dtype=object))
-    local = np.count_nonzero((times.is_read & times.is_local)[code])
-    is_local = bool(2 * local > np.count_nonzero(times.is_read[code]))
-    is_read = times.is_read & (times.is_local == is_local)
-    resolution_ns = int(times.resolution_ns[is_read].min(initial=_NS_PER_S))
-    return Times(times.ts_ns[code], is_read[code], is_local, resolution_ns)
+    ts_ns, is_time, of_calendar, digit_ns = _of_each(pd.Series(unique, dtype=object))
+    n_local = np.count_nonzero((is_time & of_calendar)[code])
+    is_local = bool(2 * n_local > np.count_nonzero(is_time[code]))
+    is_read = is_time & (of_calendar == is_local)
+    resolution_ns = int(digit_ns[is_read].min(initial=_NS_PER_S))
+    return ts_ns[code], is_read[code], is_local, resolution_ns
 
 
-class _EachTime(NamedTuple):
-    """Times one by one."""
-
-    ts_ns: I64
-    is_read: Bools
-    is_local: Bools
-    resolution_ns: I64
-
-
-def _of_each(texts: pd.Series[str]) -> _EachTime:
+def _of_each(texts: pd.Series[str]) -> tuple[I64, Bools, Bools, I64]:
+    """Times one by one: which are read, which are local, and the units of their last digits."""
     found = texts.str.extract(
         r"^(?:(?P<whole>\d{10}|\d{13}|\d{16}|\d{19})|"
         r"(?P<year>\d{4})[-/]?(?P<month>\d\d)[-/]?(?P<day>\d\d)[T ]+"
@@ -80,7 +63,7 @@ def _of_each(texts: pd.Series[str]) -> _EachTime:
     is_local = of_calendar & (zone == "").to_numpy()
     finer = found["whole"].str.len().astype(float).fillna(10).to_numpy(np.int64) - 10
     n_digits = np.minimum(finer + digits.str.len().to_numpy(np.int64), 9)
-    return _EachTime(ts_ns, is_read, is_local, 10 ** (9 - n_digits))
+    return ts_ns, is_read, is_local, 10 ** (9 - n_digits)
 
 
 def _since_epoch(whole: pd.Series[str]) -> I64:
@@ -100,17 +83,12 @@ def _zone_ns(zone: pd.Series[str]) -> I64:
     return np.where(parts["sign"] == "-", -ahead, ahead)
 
 
-class Placed(NamedTuple):
-    """The zone of a log's clock."""
-
-    ahead_ns: int | None  # How far it is ahead of UTC; None if unknown
-    how: str  # How it was found, or why not
-
-
 def zone_of(
     log: tuple[int, int], trace: tuple[int, int], *, slack_ns: int, written_ns: int
-) -> Placed:
-    """The time zone in which a log of local times best overlaps a trace.
+) -> tuple[int | None, str]:
+    """How far a log of local times is ahead of UTC, None if unknown; and how it was found.
+
+    Its time zone is that in which it best overlaps the trace.
 
     A long log overlaps it in several: then the time at which the file was last written decides, or
     else UTC counts, which servers and containers use. `log`, `trace`: first and last time of each;
@@ -124,7 +102,7 @@ def zone_of(
     fits = ahead[(overlap == overlap.max()) & (overlap >= 0)]
     if not len(fits):
         when = f"from {human_time(log[0])} to {human_time(log[1])}"
-        return Placed(None, f"its local times, {when}, overlap the trace in no zone")
+        return None, f"its local times, {when}, overlap the trace in no zone"
     if len(fits) == 1:
         how = "the only zone in which it overlaps the trace"
         return _placed(fits[0], how if np.count_nonzero(overlap >= 0) == 1 else "which fits best")
@@ -135,12 +113,12 @@ def zone_of(
     if (fits == 0).any():
         return _placed(0, f"though {len(fits) - 1} other zones fit as well")
     how = f"its local times overlap the trace in {len(fits)} zones; record it with TZ=UTC"
-    return Placed(None, how)
+    return None, how
 
 
-def _placed(ahead_ns: int, how: str) -> Placed:
+def _placed(ahead_ns: int, how: str) -> tuple[int, str]:
     minutes = int(ahead_ns) // _MINUTE_NS
     hours, rest = divmod(abs(minutes), 60)
     sign = "-" if minutes < 0 else "+"
     name = "UTC" + (f"{sign}{hours}" + (f":{rest:02}" if rest else "") if minutes else "")
-    return Placed(int(ahead_ns), f"its local times taken as {name}, {how}")
+    return int(ahead_ns), f"its local times taken as {name}, {how}"

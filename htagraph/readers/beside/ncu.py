@@ -1,6 +1,6 @@
 """Adds the metrics of Nsight Compute to a trace, as columns of its kernels.
 
-Matches measured launches with kernels of a trace, by name, grid, block and order.
+Launches are matched with kernels by name, grid, block and order.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +30,6 @@ Codes = npt.NDArray[np.integer[Any]]
 _ARGUMENTS = re.compile(r"<[^<>]*>")
 _SIZE = r"^\(?\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)?$"
 _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
-
-
-class Matched(NamedTuple):
-    """Kernels that were measured."""
-
-    event: I64  # Of each launch; -1 for none
-    how: str  # In words
 
 
 def base_name(name: str) -> str:
@@ -83,8 +76,8 @@ def _in_order_of_launch(events: EventTable) -> I64:
     return kernels[np.lexsort((events.ts_ns[kernels], launched))]
 
 
-def matched(events: EventTable, launches: Launches) -> Matched:
-    """The kernel of each launch.
+def matched(events: EventTable, launches: Launches) -> tuple[I64, str]:
+    """The kernel of each launch, -1 for none; and how it was found, in words.
 
     The measured launches are a run of those in the trace, or the other way round, if skips, counts
     and filters chose some; else the n-th of a name, grid and block is the n-th. Without sizes on
@@ -108,7 +101,7 @@ def matched(events: EventTable, launches: Launches) -> Matched:
     a = np.flatnonzero(np.isin(traced, measured.unique()))
     b = np.flatnonzero(np.isin(measured, traced.unique()))
     if not len(a) or not len(b):
-        return Matched(found, "no kernel of the trace has the name of a measured one")
+        return found, "no kernel of the trace has the name of a measured one"
     is_part = len(b) <= len(a)
     at = _runs(of_kernel[a], of_launch[b]) if is_part else _runs(of_launch[b], of_kernel[a])
     n = min(len(a), len(b))
@@ -117,7 +110,7 @@ def matched(events: EventTable, launches: Launches) -> Matched:
         rows, of = (b, a[first : first + n]) if is_part else (b[first : first + n], a)
         found[rows] = kernels[of]
         again = f"; the first of {len(at)} that match" if len(at) > 1 else ""
-        return Matched(found, f"as one run of launches{again}")
+        return found, f"as one run of launches{again}"
     nth_launch, nth_kernel = _nth(of_launch), _nth(of_kernel)
     if not has_sizes:
         counts = [np.bincount(one, minlength=int(code.max()) + 1) for one in (of_launch, of_kernel)]
@@ -125,7 +118,7 @@ def matched(events: EventTable, launches: Launches) -> Matched:
     joined = nth_launch.merge(nth_kernel, on=["code", "nth"], suffixes=("_launch", "_kernel"))
     found[joined["row_launch"]] = kernels[joined["row_kernel"]]
     sizes_too = ", grid and block" if has_sizes else ", where it is as frequent in both"
-    return Matched(found, f"the n-th of a name{sizes_too} as the n-th, as the orders differ")
+    return found, f"the n-th of a name{sizes_too} as the n-th, as the orders differ"
 
 
 def _nth(code: Codes) -> pd.DataFrame:
@@ -175,11 +168,11 @@ def with_ncu(recording: Recording, path: Path) -> Recording:
             path=path,
             hint="ncu --csv --page raw --import REPORT.ncu-rep > metrics.csv",
         )
-    found, whose = _best_process(recording, launches)
-    events, n_matched = recording.events, int(np.count_nonzero(found.event >= 0))
-    columns = {**events.columns, **_columns(launches, found)}
+    event, how, whose = _best_process(recording, launches)
+    events, n_matched = recording.events, int(np.count_nonzero(event >= 0))
+    columns = {**events.columns, **_columns(launches, event)}
     left = len(launches) - n_matched
-    notes = [found.how, whose, f"{left:,} not found" if left else "", _pace(columns, events)]
+    notes = [how, whose, f"{left:,} not found" if left else "", _pace(columns, events)]
     unread = Repair(
         "Nsight Compute line", launches.n_unread, -1, f"cannot be parsed in {path.name}"
     )
@@ -194,14 +187,14 @@ def with_ncu(recording: Recording, path: Path) -> Recording:
     )
 
 
-def _columns(launches: Launches, found: Matched) -> dict[str, SparseColumn]:
-    order = np.argsort(found.event, kind="stable")
-    order = order[found.event[order] >= 0]
+def _columns(launches: Launches, event: I64) -> dict[str, SparseColumn]:
+    order = np.argsort(event, kind="stable")
+    order = order[event[order] >= 0]
     out = {}
     for metric, value in launches.metrics.items():
         rows = order[np.isfinite(value[order])]
         if len(rows):
-            out[f"{NCU}{metric}"] = SparseColumn(found.event[rows], value[rows])
+            out[f"{NCU}{metric}"] = SparseColumn(event[rows], value[rows])
     return out
 
 
@@ -217,20 +210,19 @@ def _pace(columns: Mapping[str, SparseColumn], events: EventTable) -> str:
     )
 
 
-def _best_process(recording: Recording, launches: Launches) -> tuple[Matched, str]:
-    """Launches of the process that fits best, and which it is if there are several."""
+def _best_process(recording: Recording, launches: Launches) -> tuple[I64, str, str]:
+    """The kernels of the process that fits best, how, and which it is if there are several."""
     process = launches.about["Process ID"]
     fits = []
     for one in process.unique():
         rows = np.flatnonzero(process == one)
         about = launches.about.iloc[rows].reset_index(drop=True)
-        part = matched(recording.events, replace(launches, about=about))
         event = np.full(len(launches), -1, dtype=np.int64)
-        event[rows] = part.event
-        fits.append((int(np.count_nonzero(event >= 0)), one, Matched(event, part.how)))
-    n, which, best = max(fits, key=lambda fit: fit[0])
+        event[rows], how = matched(recording.events, replace(launches, about=about))
+        fits.append((int(np.count_nonzero(event >= 0)), one, event, how))
+    n, which, event, how = max(fits, key=lambda fit: fit[0])
     alike = sum(fit[0] == n for fit in fits)
     if len(fits) == 1:
-        return best, ""
+        return event, how, ""
     tie = f", as {alike - 1} more would" if alike > 1 else ""
-    return best, f"of its {len(fits)} processes, {which} fits best{tie}"
+    return event, how, f"of its {len(fits)} processes, {which} fits best{tie}"

@@ -58,11 +58,6 @@ class _Part:
         """Whether each row is one metric."""
         return "Metric Name" in self.columns and "Metric Value" in self.columns
 
-    @property
-    def n_needed(self) -> int:
-        """Fewest fields of a row; rules that follow a metric may be absent."""
-        return self.columns.index("Metric Value") + 1 if self.is_long else len(self.columns)
-
 
 def _fields(line: str) -> list[str]:
     try:
@@ -86,7 +81,9 @@ def read_launches(lines: Iterable[str]) -> Launches:
         elif parts and line.strip() and not line.startswith("=="):
             n_lines += 1
             part, row = parts[-1], _fields(line)
-            if len(row) < part.n_needed:
+            # Rules that follow a metric may be absent.
+            n_needed = part.columns.index("Metric Value") + 1 if part.is_long else len(part.columns)
+            if len(row) < n_needed:
                 n_unread += 1
             elif row[part.columns.index("ID")].strip().isdecimal():
                 part.rows.append(row[: len(part.columns)])

@@ -1,7 +1,4 @@
-"""An SQLite export of Nsight Systems: opened read-only, its tables as columns.
-
-Recognises files of Nsight Systems, and exports reports.
-"""
+"""An SQLite export of Nsight Systems: opened read-only, its tables as columns."""
 
 from __future__ import annotations
 

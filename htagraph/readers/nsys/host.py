@@ -1,14 +1,13 @@
-"""Host calls of an export: CUDA's API, the operating system's, and the profiler's own work.
+"""What an export has of the host: calls of CUDA and the system, waits, and NVTX ranges.
 
-Wait records of an export: which call waited, on which stream, for which event record.
-
-NVTX ranges of an export: operators where PyTorch's ``emit_nvtx`` wrote them.
+Ranges are operators where PyTorch's ``emit_nvtx`` wrote them; wait records say which call waited,
+on which stream, for which event record.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -32,16 +31,11 @@ _API_VERSION = re.compile(r"_v\d{4,}$")
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 
 
-def plain_name(name: str) -> str:
-    """A call without the API version in its name."""
-    return _API_VERSION.sub("", name)
-
-
 def api_calls(export: Export, process: Process, state: ReadState) -> TableRows:
     """Calls of CUDA's runtime and driver API."""
     where = export.of_process(CALLS, process)
     found = export.integers(CALLS, (*_COLUMNS, "correlationId"), where)
-    name = state.names.of_ids(found["nameId"], plain_name)
+    name = state.names.of_ids(found["nameId"], partial(_API_VERSION.sub, ""))
     is_runtime = state.names.table().mask(lambda text: text.startswith("cuda"))
     codes = [state.names.code(category) for category in ("cuda_driver", "cuda_runtime")]
     category = np.array(codes, dtype=np.int32)[is_runtime[name].astype(np.int8)]
@@ -134,10 +128,11 @@ def waits(export: Export, process: Process, state: ReadState) -> TableRows:
     stream, correlation = ids(found["streamId"]), ids(found["correlationId"])
     device = _devices(export, process, found)
     calls, called = state.calls, _called(state.calls, correlation)
-    texts = state.names.table()
-    name_of_call = np.array(
-        [state.names.code(_name_of_call(text)) for text in texts.texts] or [0], dtype=np.int32
-    )
+    named = [
+        _OTHER if POLLS.search(call) else _NAMES.get(meaning_of_call(call), _OTHER)
+        for call in state.names.table().texts
+    ]
+    name_of_call = np.array([state.names.code(text) for text in named] or [0], dtype=np.int32)
     by_type = state.names.of_numbers(
         found["syncType"], lambda number: _NAME_OF_TYPE.get(number, _OTHER)
     )
@@ -157,10 +152,6 @@ def waits(export: Export, process: Process, state: ReadState) -> TableRows:
         correlation,
         sparse=_event_records(export, process, found, calls, called),
     )
-
-
-def _name_of_call(call: str) -> str:
-    return _OTHER if POLLS.search(call) else _NAMES.get(meaning_of_call(call), _OTHER)
 
 
 def _called(calls: TableRows, correlation: I64) -> I64:
@@ -246,15 +237,6 @@ _NCCL = re.compile(r"^nccl[A-Z]\w*$")
 """NCCL API calls; NCCL writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
 
 
-class _RangeTexts(NamedTuple):
-    """What the texts of ranges hold; numbers are -1 where absent."""
-
-    name: I64  # Positions in `names`
-    names: list[str]
-    sequence: I64
-    op_id: I64
-
-
 def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
     """NVTX ranges and marks of threads.
 
@@ -265,15 +247,14 @@ def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
     where = export.of_process(RANGES, process)
     wanted = ("start", "end", "eventType", "globalTid", "endGlobalTid")
     found = export.integers(RANGES, wanted, where)
-    texts = _texts(export, where)
-    sequence, op_id = texts.sequence, texts.op_id
+    text, texts, sequence, op_id = _texts(export, where)
     type_names = enumeration(export, "ENUM_NSYS_EVENT_TYPE", _TYPES, "name")
     is_mark, is_range = (
         np.isin(found["eventType"], [key for key, name in type_names.items() if kind.search(name)])
         for kind in (_MARK, _RANGE)
     )
-    codes = [state.names.code(text) for text in texts.names]
-    name = np.array(codes, dtype=np.int32)[texts.name]
+    codes = [state.names.code(one) for one in texts]
+    name = np.array(codes, dtype=np.int32)[text]
     symbols = state.names.table()
     crosses = (found["endGlobalTid"] != ABSENT) & (found["endGlobalTid"] != found["globalTid"])
     crosses &= is_range & (found["endGlobalTid"] != 0)
@@ -292,8 +273,8 @@ def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
         EventKind.OTHER: "nvtx_range_across_threads",
     }
     category_of = np.zeros(len(EventKind), dtype=np.int32)
-    for number, text in categories.items():
-        category_of[number] = state.names.code(text)
+    for number, category in categories.items():
+        category_of[number] = state.names.code(category)
     keep = is_mark | is_range
     state.skip("NVTX_EVENTS: no ranges or marks", np.count_nonzero(~keep))
     part = TableRows(
@@ -309,8 +290,8 @@ def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
     return part.take(keep)
 
 
-def _texts(export: Export, where: str) -> _RangeTexts:
-    """The texts of all rows, in table order.
+def _texts(export: Export, where: str) -> tuple[I64, list[str], I64, I64]:
+    """Name of each row, its place in a list of names; its sequence number and operator id, or -1.
 
     PyTorch's texts hold tensor sizes, so nearly every row has a text of its own. SQLite splits
     them, and Python only sees the names, which repeat.
@@ -343,7 +324,7 @@ def _texts(export: Export, where: str) -> _RangeTexts:
         table[:, 0] = np.array([codes.setdefault(name, len(codes)) for name in distinct])[places]
         parts.append(table.astype(np.int64))
     name, sequence, op_id = np.concatenate(parts).T
-    return _RangeTexts(name, list(codes), sequence, op_id)
+    return name, list(codes), sequence, op_id
 
 
 def backward_flows(part: TableRows, first: int, base_time_ns: int, state: ReadState) -> FlowTable:

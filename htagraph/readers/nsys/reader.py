@@ -1,8 +1,6 @@
 """The Nsight Systems reader: an SQLite export in, the recording of one rank out.
 
-Devices of an export: names and limits, their numbers in a process, and sampled counters.
-
-Counters are those of ``nsys profile --gpu-metrics-devices``.
+With the devices of the process, and counters of ``nsys profile --gpu-metrics-devices``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The rows of one table as columns of the event table, and all of them as one event table.
-
-Names of an export: its numbered strings as symbols, its threads and streams as lanes.
-"""
+"""The rows of tables as columns of one event table; names and lanes are numbered as they come."""
 
 from __future__ import annotations
 

@@ -4,8 +4,6 @@ The category of a slice decides its kind if it is one of the PyTorch profiler or
 lane fits: device work needs a device. Any other slice on a thread is an operator. A slice on no
 thread is context, unless the file has no threads at all.
 
-Lanes of a trace of another tool: threads, streams, and other tracks.
-
 A track with a thread descriptor is a thread. AMD's rocprofv3 describes only one thread, and encodes
 the others in track names::
 
@@ -33,7 +31,7 @@ from htagraph.readers.event_filter import taken
 from htagraph.readers.kineto.event_fields import ARG_KEYS, COLUMNS, Field, Read
 from htagraph.readers.kineto.event_kinds import event_kinds
 from htagraph.readers.perfetto.scan import EXTRA
-from htagraph.readers.perfetto.trace_content import Annotations, TraceContent, dense
+from htagraph.readers.perfetto.trace_content import TraceContent, dense
 
 _THREAD = re.compile(r"THREAD \d+ \((\d{1,18})\)")
 _DEVICE = re.compile(
@@ -181,7 +179,7 @@ def foreign_events(found: TraceContent) -> EventTable:
     drawn = found.symbols.code(CRITICAL_PATH)  # of htagraph, where the supplement is damaged
     lane = np.searchsorted(lanes.tracks, slices.track)
     name, category = found.names(every), found.categories(every)
-    columns = _columns(found, found.annotations(every))
+    columns = _columns(found, every)
     flow = found.symbols.code(_FLOW)
     symbols = SymbolTable(tuple(found.symbols.texts))
     device, stream = _places(columns, lanes, lane, symbols)
@@ -216,9 +214,9 @@ def foreign_events(found: TraceContent) -> EventTable:
     return taken(events, order[~is_drawn])
 
 
-def _columns(found: TraceContent, annotations: Annotations) -> Sparse:
+def _columns(found: TraceContent, every: I64) -> Sparse:
     known, out = _known_names(), Sparse()
-    for symbol, form, event, found_values in annotations.columns():
+    for symbol, form, event, found_values in found.annotations(every):
         column, wanted = known.get(found.symbols.texts[symbol], ("", ""))
         is_right = form == wanted or (form == "int" and wanted == "float")
         if column and is_right and column not in out:

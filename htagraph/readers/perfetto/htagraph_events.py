@@ -214,7 +214,7 @@ def _order(found: TraceContent, own: WrittenRank, n: int) -> tuple[I64, bool]:
 
 def _columns(found: TraceContent, chosen: I64) -> dict[str, SparseColumn]:
     out = {}
-    for symbol, form, event, value in found.annotations(chosen).columns():
+    for symbol, form, event, value in found.annotations(chosen):
         name = found.symbols.texts[symbol]
         if name and name != _FLAG and not name.startswith(COMPUTED):
             typed = value.astype(np.int32) if form == "text" else value

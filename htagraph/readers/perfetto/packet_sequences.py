@@ -53,15 +53,13 @@ def decoded(raw: bytes, log: RepairLog) -> str:
         return raw.decode("utf-8", "replace")
 
 
-def _no_texts() -> dict[str, dict[int, bytes | str]]:
-    return {name: {} for name in _TABLES}
-
-
 @dataclass(eq=False)
 class _State:
     """Defaults of the packets of a sequence, from one packet on; texts are by field."""
 
-    texts: dict[str, dict[int, bytes | str]] = field(default_factory=_no_texts)
+    texts: dict[str, dict[int, bytes | str]] = field(
+        default_factory=lambda: {name: {} for name in _TABLES}
+    )
     clock: int = 0
     track: int | None = None
     thread: tuple[int, int] | None = None

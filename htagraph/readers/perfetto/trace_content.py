@@ -1,9 +1,4 @@
-"""What a scanned trace holds: slices with names and debug annotations, samples with values.
-
-Slices: begin and end events of a track as ranges, instants, and counter samples.
-
-Track descriptors: names, processes and threads, and what counters count.
-"""
+"""What a scanned trace holds: tracks, slices with names and annotations, samples with values."""
 
 from __future__ import annotations
 
@@ -249,52 +244,6 @@ _NARROW = 1 << 15
 _INTEGERS, _TEXTS = (INT, UINT, BOOL), (TEXT, INTERNED)
 
 
-@dataclass(frozen=True)
-class Annotations:
-    """Debug annotations of some slices, including those of their end packets."""
-
-    slice: I64  # Position of the slice
-    name: I64  # Symbols
-    form: I64  # As in `Scan`
-    value: I64  # Numbers, bits of floats, or symbols
-
-    @classmethod
-    def of(cls, scan: Scan, slices: Slices, chosen: I64, sequences: Sequences) -> Annotations:
-        """The annotations of chosen slices, numbered by their position among these."""
-        position = slices.of_packets(len(scan.at), chosen)
-        known = np.flatnonzero((position[scan.annotation_packet] >= 0) & (scan.annotation_form > 0))
-        packet = scan.annotation_packet[known]
-        form, value = scan.annotation_form[known], scan.annotation_value[known].copy()
-        texts = np.isin(form, _TEXTS)
-        value[texts] = sequences.texts(
-            "debug_annotation_string_values", packet[texts], value[texts]
-        )
-        name = sequences.texts("debug_annotation_names", packet, scan.annotation_name[known])
-        return cls(position[packet], name, form, value)
-
-    def columns(self) -> Iterator[tuple[int, str, I64, npt.NDArray[np.generic]]]:
-        """Yield symbol of the name, kind of value, slices (ascending) and values.
-
-        The kind is ``int``, ``float`` or ``text``; the last of several values of a slice counts.
-        """
-        number, names = pd.factorize(self.name)
-        narrow = np.int16 if len(names) < _NARROW else np.int64
-        order = np.argsort(number.astype(narrow), kind="stable")
-        for rows in np.split(order, np.cumsum(np.bincount(number))[:-1]) if len(order) else ():
-            for kind, forms in (("int", _INTEGERS), ("float", (DOUBLE,)), ("text", _TEXTS)):
-                of_kind = rows[np.isin(self.form[rows], forms)]
-                if not len(of_kind):
-                    continue
-                slices, last = np.unique(self.slice[of_kind][::-1], return_index=True)
-                values = self.value[of_kind][::-1][last]
-                yield (
-                    int(self.name[rows[0]]),
-                    kind,
-                    slices,
-                    values.view(np.float64) if kind == "float" else values,
-                )
-
-
 def dense(column: SparseColumn | None, n: int) -> I64:
     """A column with a value for every event, -1 if absent."""
     return np.full(n, -1, dtype=np.int64) if column is None else column.dense(n, -1)
@@ -328,9 +277,39 @@ class TraceContent:
         packet = self.slices.packet[chosen]
         return self.sequences.texts("event_categories", packet, self.scan.category[packet])
 
-    def annotations(self, chosen: I64) -> Annotations:
-        """Annotations of slices."""
-        return Annotations.of(self.scan, self.slices, chosen, self.sequences)
+    def annotations(self, chosen: I64) -> Iterator[tuple[int, str, I64, npt.NDArray[np.generic]]]:
+        """Yield annotations of slices, and of their end packets, by name and kind of value.
+
+        With the symbol of the name, the kind (``int``, ``float`` or ``text``), the slices by their
+        position among the chosen, ascending, and the values; texts are symbols. The last of several
+        values of a slice counts.
+        """
+        scan = self.scan
+        position = self.slices.of_packets(len(scan.at), chosen)
+        known = np.flatnonzero((position[scan.annotation_packet] >= 0) & (scan.annotation_form > 0))
+        packet = scan.annotation_packet[known]
+        form, value = scan.annotation_form[known], scan.annotation_value[known].copy()
+        texts = np.isin(form, _TEXTS)
+        value[texts] = self.sequences.texts(
+            "debug_annotation_string_values", packet[texts], value[texts]
+        )
+        name = self.sequences.texts("debug_annotation_names", packet, scan.annotation_name[known])
+        number, names = pd.factorize(name)
+        narrow = np.int16 if len(names) < _NARROW else np.int64
+        order = np.argsort(number.astype(narrow), kind="stable")
+        for rows in np.split(order, np.cumsum(np.bincount(number))[:-1]) if len(order) else ():
+            for kind, forms in (("int", _INTEGERS), ("float", (DOUBLE,)), ("text", _TEXTS)):
+                of_kind = rows[np.isin(form[rows], forms)][::-1]
+                if not len(of_kind):
+                    continue
+                slices, last = np.unique(position[packet[of_kind]], return_index=True)
+                found = value[of_kind][last]
+                yield (
+                    int(name[rows[0]]),
+                    kind,
+                    slices,
+                    found.view(np.float64) if kind == "float" else found,
+                )
 
     @cached_property
     def sample_values(self) -> F64:
