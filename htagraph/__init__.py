@@ -5,175 +5,113 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from htagraph import errors, synth
-    from htagraph.capture.handler import handler
-    from htagraph.capture.profile import profile
-    from htagraph.comparison.diff import diff, run_profile
-    from htagraph.comparison.graph_diff import GraphDiff
-    from htagraph.comparison.run_diff import RunDiff
-    from htagraph.comparison.run_profile import RunProfile
-    from htagraph.comparison.scenario import Scenario, what_if
-    from htagraph.compiler.classes import ClassRule
-    from htagraph.findings.path import CriticalPath
-    from htagraph.job.dumps import Dumps, load_dumps
-    from htagraph.job.job import Job
-    from htagraph.job.loading import load_job
-    from htagraph.job.path import JobPath
-    from htagraph.job.scenario import JobScenario
-    from htagraph.job.why import JobWhy
-    from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
-    from htagraph.operators.peaks import device_peaks
-    from htagraph.readers.captures import discover
-    from htagraph.replay.changes import insert, no_wait, remove, reweigh, scale, without
-    from htagraph.replay.collective_changes import bandwidth, equalise
-    from htagraph.replay.device_changes import allow_tf32, at_roof, fuse, overlap
-    from htagraph.replay.host_changes import graphed, prefetch
-    from htagraph.replay.host_code import code
-    from htagraph.reports import plots
-    from htagraph.reports.job_summary import JobSummary
-    from htagraph.reports.page import write_page
-    from htagraph.reports.report import Report, report
-    from htagraph.reports.summary import Summary
-    from htagraph.run.compiled import load_graph
-    from htagraph.run.graph import TraceGraph
-    from htagraph.run.matches import Matches
-    from htagraph.run.selection import Selection, collective, hop, kernel, launch, op
-    from htagraph.run.stepwise import Stepwise, stepwise_verdict
-    from htagraph.run.trace import Trace, load
-    from htagraph.run.why import Why
-    from htagraph.synth.demo_traces import demo_trace
+if TYPE_CHECKING:  # for type checkers, which read no tables: `as` makes a name public
+    from htagraph import errors as errors
+    from htagraph import synth as synth
+    from htagraph.capture.handler import handler as handler
+    from htagraph.capture.profile import profile as profile
+    from htagraph.comparison.diff import diff as diff
+    from htagraph.comparison.diff import run_profile as run_profile
+    from htagraph.comparison.graph_diff import GraphDiff as GraphDiff
+    from htagraph.comparison.run_diff import RunDiff as RunDiff
+    from htagraph.comparison.run_profile import RunProfile as RunProfile
+    from htagraph.comparison.scenario import Scenario as Scenario
+    from htagraph.comparison.scenario import what_if as what_if
+    from htagraph.compiler.classes import ClassRule as ClassRule
+    from htagraph.findings.path import CriticalPath as CriticalPath
+    from htagraph.job.dumps import Dumps as Dumps
+    from htagraph.job.dumps import load_dumps as load_dumps
+    from htagraph.job.job import Job as Job
+    from htagraph.job.loading import load_job as load_job
+    from htagraph.job.path import JobPath as JobPath
+    from htagraph.job.scenario import JobScenario as JobScenario
+    from htagraph.job.why import JobWhy as JobWhy
+    from htagraph.model.kinds import Bound as Bound
+    from htagraph.model.kinds import EdgeKind as EdgeKind
+    from htagraph.model.kinds import EventKind as EventKind
+    from htagraph.model.kinds import KernelClass as KernelClass
+    from htagraph.operators.peaks import device_peaks as device_peaks
+    from htagraph.readers.captures import discover as discover
+    from htagraph.replay.changes import insert as insert
+    from htagraph.replay.changes import no_wait as no_wait
+    from htagraph.replay.changes import remove as remove
+    from htagraph.replay.changes import reweigh as reweigh
+    from htagraph.replay.changes import scale as scale
+    from htagraph.replay.changes import without as without
+    from htagraph.replay.collective_changes import bandwidth as bandwidth
+    from htagraph.replay.collective_changes import equalise as equalise
+    from htagraph.replay.device_changes import allow_tf32 as allow_tf32
+    from htagraph.replay.device_changes import at_roof as at_roof
+    from htagraph.replay.device_changes import fuse as fuse
+    from htagraph.replay.device_changes import overlap as overlap
+    from htagraph.replay.host_changes import graphed as graphed
+    from htagraph.replay.host_changes import prefetch as prefetch
+    from htagraph.replay.host_code import code as code
+    from htagraph.reports import plots as plots
+    from htagraph.reports.job_summary import JobSummary as JobSummary
+    from htagraph.reports.page import write_page as write_page
+    from htagraph.reports.report import Report as Report
+    from htagraph.reports.report import report as report
+    from htagraph.reports.summary import Summary as Summary
+    from htagraph.run.compiled import load_graph as load_graph
+    from htagraph.run.graph import TraceGraph as TraceGraph
+    from htagraph.run.matches import Matches as Matches
+    from htagraph.run.selection import Selection as Selection
+    from htagraph.run.selection import collective as collective
+    from htagraph.run.selection import hop as hop
+    from htagraph.run.selection import kernel as kernel
+    from htagraph.run.selection import launch as launch
+    from htagraph.run.selection import op as op
+    from htagraph.run.stepwise import Stepwise as Stepwise
+    from htagraph.run.stepwise import stepwise_verdict as stepwise_verdict
+    from htagraph.run.trace import Trace as Trace
+    from htagraph.run.trace import load as load
+    from htagraph.run.why import Why as Why
+    from htagraph.synth.demo_traces import demo_trace as demo_trace
 
 __version__ = "0.1.0.dev0"
 
-__all__ = [
-    "Bound",
-    "ClassRule",
-    "CriticalPath",
-    "Dumps",
-    "EdgeKind",
-    "EventKind",
-    "GraphDiff",
-    "Job",
-    "JobPath",
-    "JobScenario",
-    "JobSummary",
-    "JobWhy",
-    "KernelClass",
-    "Matches",
-    "Report",
-    "RunDiff",
-    "RunProfile",
-    "Scenario",
-    "Selection",
-    "Stepwise",
-    "Summary",
-    "Trace",
-    "TraceGraph",
-    "Why",
-    "allow_tf32",
-    "at_roof",
-    "bandwidth",
-    "code",
-    "collective",
-    "demo_trace",
-    "device_peaks",
-    "diff",
-    "discover",
-    "equalise",
-    "errors",
-    "fuse",
-    "graphed",
-    "handler",
-    "hop",
-    "insert",
-    "kernel",
-    "launch",
-    "load",
-    "load_dumps",
-    "load_graph",
-    "load_job",
-    "no_wait",
-    "op",
-    "overlap",
-    "plots",
-    "prefetch",
-    "profile",
-    "remove",
-    "report",
-    "reweigh",
-    "run_profile",
-    "scale",
-    "stepwise_verdict",
-    "synth",
-    "what_if",
-    "without",
-    "write_page",
-]
-
-
-_HOMES = {
-    "Bound": "model.kinds",
-    "ClassRule": "compiler.classes",
-    "CriticalPath": "findings.path",
-    "Dumps": "job.dumps",
-    "EdgeKind": "model.kinds",
-    "EventKind": "model.kinds",
-    "GraphDiff": "comparison.graph_diff",
-    "Job": "job.job",
-    "JobPath": "job.path",
-    "JobScenario": "job.scenario",
-    "JobSummary": "reports.job_summary",
-    "JobWhy": "job.why",
-    "KernelClass": "model.kinds",
-    "Matches": "run.matches",
-    "Report": "reports.report",
-    "RunDiff": "comparison.run_diff",
-    "RunProfile": "comparison.run_profile",
-    "Scenario": "comparison.scenario",
-    "Selection": "run.selection",
-    "Stepwise": "run.stepwise",
-    "Summary": "reports.summary",
-    "Trace": "run.trace",
-    "TraceGraph": "run.graph",
-    "Why": "run.why",
-    "allow_tf32": "replay.device_changes",
-    "at_roof": "replay.device_changes",
-    "bandwidth": "replay.collective_changes",
-    "code": "replay.host_code",
-    "collective": "run.selection",
-    "demo_trace": "synth.demo_traces",
-    "device_peaks": "operators.peaks",
-    "diff": "comparison.diff",
-    "discover": "readers.captures",
-    "equalise": "replay.collective_changes",
-    "fuse": "replay.device_changes",
-    "graphed": "replay.host_changes",
-    "handler": "capture.handler",
-    "hop": "run.selection",
-    "insert": "replay.changes",
-    "kernel": "run.selection",
-    "launch": "run.selection",
-    "load": "run.trace",
-    "load_dumps": "job.dumps",
-    "load_graph": "run.compiled",
-    "load_job": "job.loading",
-    "no_wait": "replay.changes",
-    "op": "run.selection",
-    "overlap": "replay.device_changes",
-    "prefetch": "replay.host_changes",
-    "profile": "capture.profile",
-    "remove": "replay.changes",
-    "report": "reports.report",
-    "reweigh": "replay.changes",
-    "run_profile": "comparison.diff",
-    "scale": "replay.changes",
-    "stepwise_verdict": "run.stepwise",
-    "what_if": "comparison.scenario",
-    "without": "replay.changes",
-    "write_page": "reports.page",
+_NAMES = {
+    "capture.handler": "handler",
+    "capture.profile": "profile",
+    "comparison.diff": "diff run_profile",
+    "comparison.graph_diff": "GraphDiff",
+    "comparison.run_diff": "RunDiff",
+    "comparison.run_profile": "RunProfile",
+    "comparison.scenario": "Scenario what_if",
+    "compiler.classes": "ClassRule",
+    "findings.path": "CriticalPath",
+    "job.dumps": "Dumps load_dumps",
+    "job.job": "Job",
+    "job.loading": "load_job",
+    "job.path": "JobPath",
+    "job.scenario": "JobScenario",
+    "job.why": "JobWhy",
+    "model.kinds": "Bound EdgeKind EventKind KernelClass",
+    "operators.peaks": "device_peaks",
+    "readers.captures": "discover",
+    "replay.changes": "insert no_wait remove reweigh scale without",
+    "replay.collective_changes": "bandwidth equalise",
+    "replay.device_changes": "allow_tf32 at_roof fuse overlap",
+    "replay.host_changes": "graphed prefetch",
+    "replay.host_code": "code",
+    "reports.job_summary": "JobSummary",
+    "reports.page": "write_page",
+    "reports.report": "Report report",
+    "reports.summary": "Summary",
+    "run.compiled": "load_graph",
+    "run.graph": "TraceGraph",
+    "run.matches": "Matches",
+    "run.selection": "Selection collective hop kernel launch op",
+    "run.stepwise": "Stepwise stepwise_verdict",
+    "run.trace": "Trace load",
+    "run.why": "Why",
+    "synth.demo_traces": "demo_trace",
 }
+"""Public names by the module that they come from."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _ROOMS = {"errors": "errors", "plots": "reports.plots", "synth": "synth"}
+__all__ = sorted((*_HOMES, *_ROOMS))  # noqa: PLE0605  type checkers have the imports above
 
 
 def __getattr__(name: str) -> object:

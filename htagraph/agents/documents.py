@@ -1,7 +1,4 @@
-"""Verdicts as plain values: what one screen shows of the document of a report.
-
-Answers of bounded length: they hold what fits, and name what does not.
-"""
+"""Answers of bounded length, which name what does not fit; and the verdict as such an answer."""
 
 from __future__ import annotations
 
@@ -150,10 +147,7 @@ def rows_part(
     limit: int | None = None,
     longest: int | None = LONGEST_NAME,
 ) -> Part:
-    """A table, cut where the answer is full.
-
-    `offset`, `limit`: rows to skip, and rows at most. `longest`: as of `plain`.
-    """
+    """A table, cut where the answer is full."""
     most = min(limit or MOST_TOKENS, MOST_TOKENS)  # a row takes a token at least
     shown = frame.iloc[offset : offset + most]
     # By column: a row of a frame would have one type, and integers next to shares become floats.

@@ -1,8 +1,6 @@
-"""The server: a desk behind the Model Context Protocol, on standard input and output.
+"""The server: a desk that answers calls of tools, behind the Model Context Protocol.
 
 The only door to `mcp`, which is an extra.
-
-The desk: each call of a tool gets an answer, or an error of one line.
 """
 
 from __future__ import annotations
@@ -58,10 +56,7 @@ class AbandonedError(Exception):
 
 
 class Desk:
-    """Answers calls of tools.
-
-    `root`: the folder whose files may be read.
-    """
+    """Answers calls of tools about files below a folder."""
 
     def __init__(self, root: Root) -> None:
         self.root = root
@@ -76,10 +71,9 @@ class Desk:
     def answer(
         self, tool: str, arguments: Mapping[str, Any], report: Report, abandoned: Event
     ) -> tuple[str, bool]:
-        """The answer to a call as text, and whether it is an error.
+        """The answer to a call as JSON, or an error of one line; and whether it is an error.
 
-        `arguments`: as the client sends them. `abandoned`: set when the call is cancelled. The work
-        then ends at its next stage. JSON, or an error of one line.
+        `abandoned`: set when the call is cancelled. The work then ends at its next stage.
         """
 
         def hear(progress: Progress) -> None:
@@ -132,10 +126,7 @@ _REPORTS_EVERY_S = 0.25
 
 
 def serve(root: Path) -> None:
-    """Answer a client until it closes standard input.
-
-    `root`: the folder whose files may be read.
-    """
+    """Answer a client until it closes standard input."""
     logging.getLogger("mcp").setLevel(logging.WARNING)
     desk = Desk(Root.of(root))
     anyio.run(_serve, desk)

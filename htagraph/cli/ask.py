@@ -152,30 +152,24 @@ def _parsed(options: list[str]) -> dict[str, Any]:
 
 
 def _write(frame: pd.DataFrame, out: Path, question: str, runs: Sequence[TraceGraph | Job]) -> None:
-    """Write a table, its plot, or the trace of a run with it, by the ending of the file."""
+    """Write a table, its plot, or the trace with a slice for each row, by the ending."""
     if out.name.endswith((".pftrace", ".pftrace.gz")):
-        _write_trace(frame, out, question, runs)
-        return
-    if out.suffix == ".html":
+        if len(runs) > 1 or isinstance(runs[0], Job):
+            hint = "name one with --rank N, and --capture N."
+            raise QueryError("an answer is drawn on the trace of one rank.", hint=hint)
+        runs[0].critical_path().to_perfetto(out, tracks={in_words(question): frame})
+    elif out.suffix == ".html":
+        from htagraph.reports import plots  # noqa: PLC0415  deferred: few ask for it
+
         with output_file(out) as file:
-            file.write(_plot(frame, question).encode())
-        return
-    write_rows(frame, out, more=", plots .html, traces .pftrace")
-
-
-def _write_trace(
-    frame: pd.DataFrame, out: Path, question: str, runs: Sequence[TraceGraph | Job]
-) -> None:
-    """Write the trace with its path, and a slice for each row of an answer below it."""
-    if len(runs) > 1 or isinstance(runs[0], Job):
-        hint = "name one with --rank N, and --capture N."
-        raise QueryError("an answer is drawn on the trace of one rank.", hint=hint)
-    runs[0].critical_path().to_perfetto(out, tracks={in_words(question): frame})
+            file.write(getattr(plots, question)(frame).to_html().encode())
+    else:
+        write_rows(frame, out, more=", plots .html, traces .pftrace")
 
 
 def _check_plot(question: str) -> None:
     """Check that a question has a plot, before a file is read."""
-    from htagraph.reports import plots  # noqa: PLC0415  deferred: few ask for it
+    from htagraph.reports import plots  # noqa: PLC0415  as above
 
     drawn = sorted({*plots.__all__} & {*QUESTIONS, *JOB_QUESTIONS})
     if question not in drawn:
@@ -183,11 +177,3 @@ def _check_plot(question: str) -> None:
             f"there is no plot of {question}.",
             hint=f"there are plots of {', '.join(drawn)}; `htagraph report` draws a whole page.",
         )
-
-
-def _plot(frame: pd.DataFrame, question: str) -> str:
-    """The figure of an answer as a page."""
-    from htagraph.reports import plots  # noqa: PLC0415  as above
-
-    page: str = getattr(plots, question)(frame).to_html()
-    return page

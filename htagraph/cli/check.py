@@ -1,7 +1,4 @@
-"""`htagraph check`: whether a run keeps its limits, for continuous integration.
-
-Settings of `htagraph check` in the nearest pyproject.toml, as ``[tool.htagraph]``.
-"""
+"""`htagraph check`: whether a run keeps its limits, which pyproject.toml may hold, too."""
 
 from __future__ import annotations
 

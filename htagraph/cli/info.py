@@ -14,7 +14,6 @@ from htagraph.model.progress import begin_stage
 from htagraph.reports.doctor import capture_cost, examine
 from htagraph.reports.summary import Summary
 from htagraph.run.compiled import LoadOptions
-from htagraph.run.graph import TraceGraph
 from htagraph.run.trace import Trace
 
 
@@ -36,7 +35,7 @@ def info(
         begin_stage("Checking")
         summary = Summary(loaded, graph)
         quality = summary.quality
-        cost = _cost(loaded, summary.graph)
+        cost = pd.DataFrame(capture_cost(loaded, summary.graph), columns=["check", "detail"])
         kinds = summary.graph.kinds()
     console = output()
     if form is not Format.TABLE:
@@ -47,11 +46,17 @@ def info(
     for said in summary.damage:
         console.print(said, style="yellow", markup=False)
     print_titled(console, "Recorded with", _metadata(loaded), header=False)
-    print_titled(console, "Events", _categories(loaded))
+    unknown = {"kind": {EventKind.OTHER.label: "unknown, not in the graph"}}
+    sizes = loaded.sizes.replace(unknown).rename(columns={"category": "name"})
+    print_titled(console, "Events", sizes)
     print_titled(console, "Edges", kinds)
     shown = ["check", "share", "verdict", "consequence"]
     print_titled(console, "Checks", quality[shown])
-    recorded = _recorded(loaded, summary.graph)
+    rows = [
+        (found.subject, found.n, found.found_by, found.consequence, found.advice)
+        for found in examine(loaded, summary.graph)
+    ]
+    recorded = pd.DataFrame(rows, columns=["check", "n", "found_by", "consequence", "advice"])
     print_titled(console, "Recorded", recorded.drop(columns="advice"))
     missing = recorded.loc[recorded["advice"] != "", ["check", "advice"]].rename(
         columns={"advice": "detail"}
@@ -68,44 +73,19 @@ def info(
         console.print("\nThe file needed no repair.")
 
 
-def _recorded(trace: Trace, graph: TraceGraph) -> pd.DataFrame:
-    """The diagnoses of the doctor, one line each."""
-    rows = [
-        (found.subject, found.n, found.found_by, found.consequence, found.advice)
-        for found in examine(trace, graph)
-    ]
-    return pd.DataFrame(rows, columns=["check", "n", "found_by", "consequence", "advice"])
-
-
 def _metadata(trace: Trace) -> pd.DataFrame:
     """The header of the file, one line each, long values as what they are."""
     devices = trace.metadata.get("deviceProperties") or ()
     names = [device.get("name", "?") for device in devices if isinstance(device, dict)]
-    plain = {
+    job = trace.metadata.get("distributedInfo")
+    rows = {"rank": f"{trace.rank} ({trace.rank_source})"}
+    if names:
+        rows["devices"] = f"{len(names)} x {', '.join(dict.fromkeys(names))}"
+    if isinstance(job, dict) and "backend" in job:
+        rows["backend"] = str(job["backend"])
+    rows |= {
         name: str(value)
         for name, value in trace.metadata.items()
         if isinstance(value, str | int | float)
     }
-    job = trace.metadata.get("distributedInfo")
-    rows = {
-        "rank": f"{trace.rank} ({trace.rank_source})",
-        **({"devices": f"{len(names)} x {', '.join(dict.fromkeys(names))}"} if names else {}),
-        **(
-            {"backend": str(job.get("backend", "?"))}
-            if isinstance(job, dict) and "backend" in job
-            else {}
-        ),
-        **plain,
-    }
     return pd.DataFrame({"check": list(rows), "name": list(rows.values())})
-
-
-def _categories(trace: Trace) -> pd.DataFrame:
-    """What each category takes of the file: events that were loaded and were not, and bytes."""
-    frame = trace.sizes.replace({"kind": {EventKind.OTHER.label: "unknown, not in the graph"}})
-    return frame.rename(columns={"category": "name"})
-
-
-def _cost(trace: Trace, graph: TraceGraph) -> pd.DataFrame:
-    """What the capture took, one line each."""
-    return pd.DataFrame(capture_cost(trace, graph).lines, columns=["check", "detail"])

@@ -59,7 +59,10 @@ VERBS = {
     "mcp": "Serve coding agents over MCP (stdio).",
     "warm": "Compile all native code now, so that the first trace is fast.",
 }
-"""Each is a module of this package with a function of the same name; here, in one line."""
+"""Each is a function of this package, in a module of its name or of `HOMES`; here, in one line."""
+
+HOMES = dict.fromkeys(("dot", "repair", "hang", "mcp"), "verbs")
+HOMES |= {"why": "path", "query": "rows", "sql": "rows"}
 
 _LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"])
 """Arguments that only list the verbs."""
@@ -90,13 +93,10 @@ def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer
     app.callback()(_options)
     for verb in verbs:
         name = verb.replace("-", "_")
-        run = _unused if listed else getattr(import_module(f"htagraph.cli.{name}"), name)
+        home = f"htagraph.cli.{HOMES.get(verb, name)}"
+        run = (lambda: None) if listed else getattr(import_module(home), name)
         app.command(verb, short_help=VERBS[verb])(run)
     return app
-
-
-def _unused() -> None:
-    """Stand for a verb that is only listed."""
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,7 +1,4 @@
-"""Arguments and options that several commands share; used as `options.Rank`.
-
-Lengths and shares as a person writes them: 120ms, 10%.
-"""
+"""Arguments and options that several verbs share (`options.Rank`); lengths and shares as texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`htagraph path`: the critical path of a trace or a job, as a table or as a file."""
+"""`htagraph path` and `why`: the critical path of a run, or the chain to one event."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
 from htagraph.run.compiled import LoadOptions
+from htagraph.run.graph import TraceGraph
 from htagraph.writers.cells import Columns
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
+    from htagraph.job.why import JobWhy
+    from htagraph.run.why import Why
 
 _MAX_ROWS = 40
 """Chosen: rows of a table on the terminal."""
@@ -161,3 +164,74 @@ def write_path(found: CriticalPath | JobPath, out: Path, **options: Any) -> None
     if suffix not in writers:
         raise OutputError(f"unknown format {suffix!r}.", path=out, hint=hint)
     writers[suffix](out, **options)
+
+
+def why(
+    paths: options.RunPaths,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="Event, by name, glob, regex or row; or a time from the start of the trace "
+            "(12.3ms): why is the device idle then?",
+        ),
+    ],
+    *,
+    rank: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Of a job: the rank that the event is on."),
+    ] = None,
+    instance: Annotated[
+        int | None,
+        typer.Option(help="Which of several events, in order of time; -1: the last."),
+    ] = None,
+    device: Annotated[int | None, typer.Option(min=0, help="With a time: which device.")] = None,
+    end: Annotated[bool, typer.Option("--end", help="Why it ended only then.")] = False,
+    window: options.Window = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Also write the chain: .pftrace (Perfetto) or .dot."),
+    ] = None,
+    columns: options.Columns = "",
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
+) -> None:
+    """Say why an event started only then: the chain of what it waited for, on other ranks, too.
+
+    Prints sentences; --format csv, json or md, or --columns, prints the segments of the chain.
+    """
+    source = given(paths, None, capture, beside, form)
+    with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
+        reading = LoadOptions(infer=infer)
+        run = source.run(source.one_capture, reading, window, executor)
+        if isinstance(run, TraceGraph):
+            begin_stage("Following the chain")
+            chain = run.why(what, instance=instance, device=device, end=end)
+            found: Why | JobWhy = chain
+            frame = chain.chain
+        else:
+            if rank is None:
+                ranks = ", ".join(map(str, run.ranks[:4]))
+                raise QueryError(
+                    f"{source.name} has {len(run)} ranks.",
+                    hint=f"--rank N says which one the event is on: {ranks}, …",
+                )
+            begin_stage("Following the chain across ranks")
+            found = run.why(rank, what, instance=instance, device=device, end=end)
+            frame = found.segments[::-1]
+        if out is not None:
+            begin_stage(f"Writing {out}")
+            write_path(found, out)
+    console, aside = output(), notices(quiet=quiet)
+    if form is Format.TABLE and not columns:
+        for number, said in enumerate(found.sentences):
+            print_sentence(console, said, style="" if number else "bold", indent=2 * bool(number))
+    else:
+        print_frame(console, frame, form, columns=columns, aside=aside)
+    if out is not None:
+        aside.print(f"Wrote {out}", markup=False)

@@ -41,8 +41,13 @@ from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.memory_need import free_bytes, needed_bytes
-from htagraph.reports.brief import next_question
-from htagraph.reports.markdown import job_tables, losses_in_words, seems_busier, use_in_words
+from htagraph.reports.markdown import (
+    job_tables,
+    losses_in_words,
+    next_question,
+    seems_busier,
+    use_in_words,
+)
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.run.compiled import Compiled, LoadOptions

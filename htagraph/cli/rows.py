@@ -1,4 +1,4 @@
-"""Answers of any number of rows: printed in part, and written to a file whole."""
+"""`htagraph query` and `sql`: answers of any number of rows, printed in part and written whole."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from htagraph.cli.console import notices, output, print_sentence
+from htagraph.cli import options
+from htagraph.cli.console import notices, output, print_sentence, shown_progress
+from htagraph.cli.inputs import executor_of, given, print_left_out, window_in_words, windowed
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.errors import MissingEventsError, OutputError
+from htagraph.lookup.pattern_text import parse_pattern
+from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_count
+from htagraph.run.compiled import LoadOptions
 from htagraph.writers.output_file import output_file
 
 _MAX_ROWS = 40
@@ -70,3 +76,105 @@ def write_rows(frame: pd.DataFrame, out: Path, *, more: str = "") -> None:
             )
     with output_file(out) as file:
         file.write(content.getbuffer())
+
+
+def query(
+    paths: options.TracePaths,
+    pattern: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATTERN",
+            help="Events with arrows between them: 'op aten::linear -LAUNCH> kernel -STREAM{1,3}> "
+            "nccl* [dur>1ms]'.",
+        ),
+    ],
+    *,
+    rank: options.Rank = None,
+    window: options.Window = "",
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,…",
+            help="Count and add up by these columns; `name`: the names of all events.",
+        ),
+    ] = "",
+    out: Out = None,
+    columns: options.Columns = "",
+    limit: Limit = 0,
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
+) -> None:
+    """Find chains of events: what follows what along which edges, and how long it waits."""
+    parse_pattern(pattern)  # a typing error should not cost the reading of a file
+    source = given(paths, rank, capture, beside, form)
+    with shown_progress(quiet=quiet):
+        read = source.one(source.one_capture, LoadOptions(infer=infer), window)
+        graph = windowed(read.graph, window)
+        begin_stage("Matching")
+        found = graph.match(pattern)
+        frame = found.group([one.strip() for one in by.split(",")]) if by else found.frame
+    if out is not None:
+        write_rows(frame, out)
+        notices(quiet=quiet).print(f"Wrote {out}", markup=False)
+    headline = f"{found.title} in {window_in_words(window, of_job=False)}."
+    print_rows(
+        frame,
+        form,
+        headline=headline,
+        columns=columns,
+        first=frame.main_columns,
+        limit=limit,
+        quiet=quiet,
+    )
+    print_left_out(graph.left_out, notices(quiet=quiet))
+
+
+_PLAN = "explain_value"
+"""Column of an EXPLAIN, which is a drawing."""
+
+
+def sql(
+    paths: options.RunPaths,
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY",
+            help="One SELECT, WITH or EXPLAIN (DuckDB) over events, edges, segments, steps, "
+            "kernels, launches and collectives; 'DESCRIBE events' lists columns.",
+        ),
+    ],
+    *,
+    rank: options.Rank = None,
+    window: options.Window = "",
+    out: Out = None,
+    columns: options.Columns = "",
+    limit: Limit = 0,
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
+) -> None:
+    """Answer a query in SQL over events, edges, the path and more; of a job, with ranks."""
+    source = given(paths, rank, capture, beside, form)
+    with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
+        reading = LoadOptions(infer=infer)
+        run = source.run(source.one_capture, reading, window, executor)
+        begin_stage("Querying")
+        frame = run.sql(query)
+    aside = notices(quiet=quiet)
+    if out is not None:
+        write_rows(frame, out)
+        aside.print(f"Wrote {out}", markup=False)
+    if form is Format.TABLE and _PLAN in frame:
+        output().print("\n".join(frame[_PLAN]), markup=False, soft_wrap=True)
+        return
+    of = window_in_words(window, of_job=source.is_job)
+    headline = f"{human_count(len(frame), 'row')} of {of}."
+    print_rows(frame, form, headline=headline, columns=columns, limit=limit, quiet=quiet)
+    print_left_out(run.left_out, aside)

@@ -128,9 +128,8 @@ def print_frame(
 ) -> None:
     """Print a frame; tables and Markdown are for people: they round and abbreviate.
 
-    `columns`: columns that the user asked for, with commas between them; ``all`` for all. `first`:
-    columns of a table by default; all if there are none. `aside`: where the columns that are not
-    shown are named.
+    `columns`: those that the user asked for. `first`: those of a table by default; all if there are
+    none. `aside`: where the others are named.
     """
     names = _picked([*map(str, frame)], columns)
     if form is Format.TABLE:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import webbrowser
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -29,25 +30,6 @@ from htagraph.writers.output_file import OwnFolder
 
 _PERFETTO = (".pftrace", ".pftrace.gz", ".perfetto-trace")
 _PAGE = "report.html"
-
-
-@dataclass(frozen=True)
-class _Request:
-    """The window of the path, where to open it, and the folder for the trace with it."""
-
-    window: str
-    at: str
-    folder: Path
-    reading: LoadOptions
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """File that is served, the part that the UI shows, and the report on it."""
-
-    path: Path
-    view: View
-    page: Path
 
 
 def view(
@@ -117,78 +99,75 @@ def view(
             hint="leave out --plain, or give one file.",
         )
     folder = OwnFolder()  # removed at the end
-    request = _Request(window, at, folder.path, LoadOptions(infer=infer))
     with shown_progress(quiet=quiet):
-        shown = _unchanged(traces[0], request) if as_it_is else _analyzed(source, request)
+        if as_it_is:
+            file, shown, report = traces[0], _opening(traces[0], window, at), traces[0].parent
+        else:
+            reading = LoadOptions(infer=infer)
+            file, shown, report = _analyzed(source, window, at, folder.path, reading)
     ui = offline_ui() if offline else None
-    page = shown.page if shown.page.is_file() else None
-    with (
-        TraceServer(shown.path, shown.view, port=port, ui=ui, page=page, once=once) as server,
-        expected(),
-    ):
+    page = report / _PAGE if (report / _PAGE).is_file() else None
+    with TraceServer(file, shown, port=port, ui=ui, page=page, once=once) as server, expected():
         typer.echo(server.url())
         console = notices(quiet=quiet)
         if page:
             console.print(f"Its report: {server.page_url}", markup=False)
-        console.print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
+        console.print(f"Serving {file.name}; Ctrl-C stops.", markup=False)
         if browser:
             webbrowser.open(server.url())
         server.serve_forever(poll_interval=0.1)
 
 
-def _unchanged(trace: Path, request: _Request) -> _Shown:
-    """A file that is served unchanged; in the folder of a report, with its page."""
-    name = request.at or request.window
+def _opening(trace: Path, window: str, at: str) -> View:
+    """Where a file that is served unchanged opens: one of `to_perfetto` at its first finding."""
+    name = at or window
     times = times_in(name)
     if name and times is None:
         raise QueryError(
             f"{name!r} cannot be looked up in a file that is served unchanged.",
             hint="give START:END in ns, or a .json trace without --plain.",
         )
-    shown = _opening(trace)
+    shown = View()
+    if trace.name.endswith(_PERFETTO):
+        with suppress(TraceError, TypeError):  # the UI says what is wrong with it
+            opens, findings = read_opening(trace)
+            shown = View(**opens, selects=True, findings=findings)
     if times:
-        shown = replace(shown, start_ns=times[0], end_ns=times[1], selects=bool(request.at))
-    return _Shown(trace, shown, trace.parent / _PAGE)
+        shown = replace(shown, start_ns=times[0], end_ns=times[1], selects=bool(at))
+    return shown
 
 
-def _opening(trace: Path) -> View:
-    """Where a file of `to_perfetto` opens: at the first finding."""
-    if not trace.name.endswith(_PERFETTO):
-        return View()
-    try:
-        opens, findings = read_opening(trace)
-        return View(**opens, selects=True, findings=findings)
-    except (TraceError, TypeError):
-        return View()  # the UI says what is wrong with it
+def _analyzed(
+    source: Source, window: str, at: str, folder: Path, reading: LoadOptions
+) -> tuple[Path, View, Path]:
+    """A trace or a job with the path of its report on top, where it opens, and the report's folder.
 
-
-def _analyzed(source: Source, request: _Request) -> _Shown:
-    """A trace, or all ranks of a job on one clock, with the critical path of its report on top."""
+    Of a job, all ranks are on one clock.
+    """
     capture = source.one_capture
     run: TraceGraph | Job
     summary: Summary | JobSummary
-    found = source.opened(capture, request.reading, request.window)
+    found = source.opened(capture, reading, window)
     if isinstance(found, Compiled):
         run = found.graph
-        summary = Summary.of(*found, request.window)
-        origin = ReportOrigin.of(lasting(source.file(capture)), request.window)
+        summary = Summary.of(*found, window)
+        origin = ReportOrigin.of(lasting(source.file(capture)), window)
     else:
         run = found
-        summary = JobSummary(windowed(run, request.window), source.name)
-        origin = ReportOrigin.of(source.path, request.window, capture)
+        summary = JobSummary(windowed(run, window), source.name)
+        origin = ReportOrigin.of(source.path, window, capture)
     begin_stage("Finding what limits it")
     path, verdict = summary.path, summary.verdict
     begin_stage("Writing the trace with its critical path")
     said = verdict.by_cause
-    out = path.to_perfetto(request.folder / f"{summary.name}.pftrace", findings=said)
-    page = origin.folder(summary.name) / _PAGE
+    out = path.to_perfetto(folder / f"{summary.name}.pftrace", findings=said)
     opens = path.drawn(said).opening(path.origin_ns)
-    view = View(**opens, selects=True, findings=[*said.values()])
-    name = request.at or request.window
-    if times := times_in(request.at):
-        view = replace(view, start_ns=times[0], end_ns=times[1], selects=True)
-    elif name or view.start_ns is None:
+    shown = View(**opens, selects=True, findings=[*said.values()])
+    name = at or window
+    if times := times_in(at):
+        shown = replace(shown, start_ns=times[0], end_ns=times[1], selects=True)
+    elif name or shown.start_ns is None:
         part = run.window(name).critical_path() if name else path
         start_ns, end_ns = part.start_ns - path.origin_ns, part.end_ns - path.origin_ns
-        view = replace(view, start_ns=start_ns, end_ns=end_ns, selects=False)
-    return _Shown(out, view, page)
+        shown = replace(shown, start_ns=start_ns, end_ns=end_ns, selects=False)
+    return out, shown, origin.folder(summary.name)

@@ -1,8 +1,6 @@
-"""The context of a window: what kind of run it is, as far as the trace shows.
+"""What rules of advice read: the kind of run that a window is of, and the contents of a finding.
 
-Advice is chosen by it. What a trace does not show stays unknown, and gets no advice.
-
-The facts that rules of advice read, what a rule is, and the advice that it gives.
+What a trace does not show stays unknown, and gets no advice.
 """
 
 from __future__ import annotations

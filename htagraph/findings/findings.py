@@ -2,8 +2,6 @@
 
 The cost of a cause is what the run would be shorter by without it (`htagraph.replay.charges`): a
 share of the path ignores what runs at the same time and is the next bottleneck.
-
-The main range of a finding: the range of the program that most of its time lies in.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +16,6 @@ import pandas as pd
 
 from htagraph.arrays.codes import distinct
 from htagraph.arrays.intervals import sum_by_code
-from htagraph.findings.advice import (
-    CODE_OR_WAIT,
-    IF_GONE,
-    TITLE_PLAIN,
-    TITLES,
-    UNREAD_CODE,
-    UNTRACED,
-)
 from htagraph.findings.context import Context, Seen
 from htagraph.findings.light import Light
 from htagraph.findings.rules import advice_on, recording_advice
@@ -38,6 +27,28 @@ from htagraph.model.names import without_step_number
 from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.replay.candidates import UNRANKED, together
+
+TITLES = {cause: cause.value[0].upper() + cause.value[1:] for cause in Cause} | {
+    Cause.LATE_RANK: "Rank {rank} is late",
+    Cause.PIPELINE: "A part of the pipeline is slower than its peers",
+    Cause.EXPERT_IMBALANCE: "Ranks work on more tokens than the mean",
+}
+"""The cause of each finding, for people: its label, if the run does not say more."""
+_TITLE_PLAIN = "Program functions"
+_IF_GONE = {
+    Cause.LATE_RANK: "if it kept up",
+    Cause.PIPELINE: "if it were as fast as its peers",
+    Cause.EXPERT_IMBALANCE: "if tokens were balanced",
+}
+"""The condition of the run without a cause, if that is neither "without it" nor "without them"."""
+_UNTRACED = "untraced code"
+_CODE_OR_WAIT = "code or a wait"
+_UNREAD_CODE = "Python not read (--stacks)"
+NOTHING_MATCHED = (
+    "no collectives could be matched between ranks with aligned clocks, so it is unknown how long "
+    "they waited for each other; report on each rank separately, or capture the same steps of one "
+    "run on all ranks, with NCCL metadata."
+)
 
 _MOST = 0.5
 """Part of a finding from which on most of it lies in a range.
@@ -74,10 +85,7 @@ def range_times(attributed_time: pd.DataFrame) -> Mapping[str, int]:
 def main_range(
     cause: Cause, part: pd.DataFrame, window_times: Mapping[str, int], window_ns: int
 ) -> str:
-    """The smallest range with more than half of a finding's host time; empty for none.
-
-    `part`: the attributed time of the finding. `window_times`: time of the window in each range.
-    """
+    """The smallest range with more than half of a finding's host time; empty for none."""
     if cause not in _NAMED:
         return ""
     times, least_ns = range_times(part), _MOST * part["dur_ns"].sum()
@@ -229,7 +237,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
     elif cause is Cause.CPU_OPERATORS and told.context.is_plain:
-        title = TITLE_PLAIN
+        title = _TITLE_PLAIN
     seen = Seen(
         cause,
         told.context,
@@ -261,7 +269,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         if ranks is not None
         else (),
         detail=_overlapped(cause, told.context),
-        if_gone=IF_GONE.get(cause, ""),
+        if_gone=_IF_GONE.get(cause, ""),
     )
 
 
@@ -311,7 +319,7 @@ def _evidence(cause: Cause, part: pd.DataFrame, *, unread: bool) -> tuple[Eviden
             row["op"],
             row["frame"],
             row["event"],
-            _label(cause, (name, short[name]), row["op"], _Code.of(row, unread=unread)),
+            _label(cause, name, short[name], row, unread=unread),
             sum_ns,
             row["bound"],
             n,
@@ -345,54 +353,37 @@ def _coded(column: pd.Series[str]) -> tuple[npt.NDArray[np.integer], list[str]]:
     return codes, list(texts)
 
 
-class _Code(NamedTuple):
-    """Where code ran on the host."""
-
-    frame: str
-    place: str
-    meanwhile: str
-    bound: str
-    unread: bool
-
-    @classmethod
-    def of(cls, row: Mapping[Hashable, str], *, unread: bool) -> Self:
-        """That of a row of attributed time."""
-        return cls(row["frame"], row["place"], row["meanwhile"], row["bound"], unread)
-
-
-def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
+def _label(
+    cause: Cause, name: str, short: str, row: Mapping[Hashable, str], *, unread: bool
+) -> str:
     """Evidence in words: a short name, the place of a wait, or what is not recorded."""
-    name, short = names
-    if code.bound == Bound.UNKNOWN_WAITS.label:
+    op, bound = row["op"], row["bound"]
+    line = name_label(row["frame"], width=_LINE_WIDTH) if row["frame"] else ""
+    if bound == Bound.UNKNOWN_WAITS.label:
         return f"unknown wait{'' if name.startswith('(') else f' before {short}'}"
     if cause in _BY_OP:
         within = f" in {name_label(op)}" if op not in ("", name) else ""
-        return short + within + (f" at {_line_label(code.frame)}" if code.frame else "")
+        return short + within + (f" at {line}" if line else "")
     if cause is Cause.WAITING_FOR_SMS:
-        waiting = code.place.partition(" ")[2]
+        waiting = row["place"].partition(" ")[2]
         return f"{name_label(waiting)} waits for {short}" if waiting else short
-    if cause is Cause.SMALL_OPERATORS and not code.frame:
+    if line:
+        return line
+    if cause is Cause.SMALL_OPERATORS:
         return f"{short} and the code before it"
-    if code.frame or cause is Cause.HOST_CODE or code.bound == Bound.UNTRACED_CODE.label:
-        return _code_label(name, short, code)
-    return short
+    is_code = cause is Cause.HOST_CODE or bound == Bound.UNTRACED_CODE.label
+    return _unread_code(name, short, row, unread=unread) if is_code else short
 
 
-def _code_label(name: str, short: str, code: _Code) -> str:
-    """Code that ran on the host: its line, or its neighbours if that was not recorded."""
-    if code.frame:
-        return _line_label(code.frame)
-    where, _, neighbour = code.place.partition(" ")
+def _unread_code(name: str, short: str, row: Mapping[Hashable, str], *, unread: bool) -> str:
+    """Code whose line was not recorded, by its neighbours."""
+    where, _, neighbour = row["place"].partition(" ")
     # A step says little where the neighbour is known.
     is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
     parts = [f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip()]
-    what = UNREAD_CODE if code.unread else UNTRACED
-    if code.meanwhile:
-        thread, _, op = code.meanwhile.partition(" ran ")
-        what = CODE_OR_WAIT
+    what = _UNREAD_CODE if unread else _UNTRACED
+    if row["meanwhile"]:
+        thread, _, op = row["meanwhile"].partition(" ran ")
+        what = _CODE_OR_WAIT
         parts.append(f"while {thread} ran {name_label(op)}")
     return " ".join([what, ", ".join(filter(None, parts))]).strip()
-
-
-def _line_label(frame: str) -> str:
-    return name_label(frame, width=_LINE_WIDTH)

@@ -443,9 +443,8 @@ def write_path_trace(
 ) -> Path:
     """Write a trace with its critical path on top; of several runs, the named one.
 
-    `findings`, `tracks`, `edges`: as `CriticalPath.to_perfetto` takes them. `run`, `place`,
-    `origin_ns`, `taken`: as `write_pftrace` takes them: files of several runs can be concatenated.
-    The file.
+    Arguments are those of `CriticalPath.to_perfetto` and of `write_pftrace`: files of several runs
+    can be concatenated.
     """
     from htagraph.explain.counter_tracks import (  # noqa: PLC0415  deferred
         counter_tracks,
@@ -479,9 +478,9 @@ def write_path_trace(
 
 
 def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Sequence[int]) -> Path:
-    """Write several runs into one trace, each named, with a critical path of its own.
+    """Write several runs into one trace, the first on top, each named and with a critical path.
 
-    `runs`: by name, the first on top. `origins`: time of each run that is 0 in the file. The file.
+    `origins`: time of each run that is 0 in the file.
     """
     from htagraph.writers.output_file import write_joined  # noqa: PLC0415  deferred: few need it
 

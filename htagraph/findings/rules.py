@@ -2,9 +2,7 @@
 
 The first rule of a cause that applies is its advice; the last has no condition. No rule advises
 what is already done, or what the trace cannot show. What the recording lacks is no advice on a
-cause: it is said once, by `recording_advice`.
-
-What to do about host work, and about a late rank: one rule per row.
+cause: it is said once, by `recording_advice`. Rules on device work are in `device_rules`.
 """
 
 from __future__ import annotations

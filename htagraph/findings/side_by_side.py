@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from htagraph.findings.advice import TITLES
+from htagraph.findings.findings import TITLES
 from htagraph.findings.verdict import LATE, LEAST_CARD, Finding, Fix, Pair, Verdict
 from htagraph.model.kinds import Cause
 from htagraph.replay.candidates import UNRANKED
@@ -43,8 +43,8 @@ def completed(
 ) -> Verdict:
     """The verdict with causes that run side by side, and with what its printed fixes save.
 
-    `trials`: replays of the run. `advise`: what to do about a cause off the path, by what it costs
-    alone, in ns. `by`: how many times as long as what is replayed the window is.
+    `advise`: what to do about a cause off the path, by what it costs alone, in ns. `by`: how many
+    times as long as what is replayed the window is.
     """
     return _with_fixes(_side_by_side(verdict, trials, advise, by), trials, by)
 

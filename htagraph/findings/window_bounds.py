@@ -1,9 +1,4 @@
-"""What limits a window of one rank.
-
-Whether captured graphs are bound by their launches or by their work, in one sentence.
-
-Whether a trace shows too little of a run to be judged.
-"""
+"""What limits a window of one rank, or why it cannot be judged; and what limits captured graphs."""
 
 from __future__ import annotations
 
@@ -131,28 +126,21 @@ Chosen. Pinned by `test_judged_part.py::test_a_part_is_judged_from_a_tenth_on`.
 """
 
 
-def find_bounds(
-    path: CriticalPath,
-    *,
-    costs: pd.DataFrame | None = None,
-) -> Verdict:
+def find_bounds(path: CriticalPath, *, costs: pd.DataFrame | None = None) -> Verdict:
     """Verdict on a window: the causes of its critical path, largest cost first.
 
     `costs`: what each cause costs; by default that is replayed. Withheld if unknown waits are too
     much of the path, or too little was recorded, or too much lost.
     """
     damage = damage_of(path.dag, path.window)
-    is_lost = lost_share(damage, path.window) > LOST_LIMIT
-    verdict = _withheld(path, damage) if is_lost else _bounds(path, costs, damage)
+    lost = lost_share(damage, path.window)
+    if lost > LOST_LIMIT:
+        part = longest_whole_part(damage, path.window)
+        command = _command_for(path, part if _is_worth(part, path) else None)
+        verdict = no_verdict(path, f"{lost_in_words(lost)} {command}")
+    else:
+        verdict = _bounds(path, costs, damage)
     return replace(verdict, damage=damage_in_words(damage))
-
-
-def _withheld(path: CriticalPath, damage: Sequence[Damage]) -> Verdict:
-    """No verdict on a window of which too much was lost."""
-    part = longest_whole_part(damage, path.window)
-    said = lost_in_words(lost_share(damage, path.window))
-    command = _command_for(path, part if _is_worth(part, path) else None)
-    return no_verdict(path, f"{said} {command}")
 
 
 def _bounds(path: CriticalPath, costs: pd.DataFrame | None, damage: Sequence[Damage]) -> Verdict:
@@ -225,10 +213,7 @@ def _is_worth(part: Window | None, path: CriticalPath) -> bool:
 
 
 def _judged_part(path: CriticalPath, limit: float) -> Window | None:
-    """Longest part of a window of which at most half the limit is unknown waits; None if short.
-
-    `limit` is the share of unknown waits above which a window is not judged.
-    """
+    """Longest part of a window with unknown waits up to half the limit; None if it is short."""
     time = path.attributed_time.sort_values("start_ns", kind="stable")
     dur_ns = time["dur_ns"].to_numpy()
     unknown_ns = np.where(time["cause"] == Cause.UNKNOWN_WAITS, dur_ns, 0)

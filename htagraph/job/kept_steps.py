@@ -21,7 +21,7 @@ from htagraph.model.answers import QUALITY
 from htagraph.model.arrays import I64
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
-from htagraph.queries.communication import launch_times
+from htagraph.queries.communication import launches_of
 from htagraph.run.graph import TraceGraph
 
 MOST_COLLECTIVES = 4_000_000
@@ -118,7 +118,8 @@ class KeptSteps:
 def step_starts(graph: TraceGraph, kernels: I64) -> tuple[StepStart, ...]:
     """Where the steps of a rank begin; `kernels` are its collectives in order of launch."""
     steps = graph.steps
-    first = np.searchsorted(launch_times(graph.dag, kernels), steps["start_ns"].to_numpy(np.int64))
+    launched_ns = graph.dag.events.ts_ns[launches_of(graph.dag, kernels)]
+    first = np.searchsorted(launched_ns, steps["start_ns"].to_numpy(np.int64))
     columns = (steps["name"].tolist(), steps["start_ns"].tolist(), first.tolist())
     return tuple(map(StepStart, *columns))
 

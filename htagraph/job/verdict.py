@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from htagraph.arrays.intervals import Cover
-from htagraph.findings.advice import NOTHING_MATCHED
 from htagraph.findings.context import Context
 from htagraph.findings.findings import (
+    NOTHING_MATCHED,
     Told,
     advice_off_path,
     charged,

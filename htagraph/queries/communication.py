@@ -1,4 +1,4 @@
-"""Collectives of one rank: operation, group, size, and the event that each start depends on.
+"""Collectives of one rank, and communication: what of it is exposed, and why; overlap of classes.
 
 Kernels whose launch was not captured are left out: not every rank has recorded them. The operation
 of a kernel is in its metadata, else in that of the operator above its launch, else in the
@@ -8,12 +8,6 @@ record nothing (DeepEP, NVSHMEM, custom all-reduces).
 
 Host backends (gloo) have no kernels: the collective is the range of the worker, launched by the
 operator that handed it off.
-
-Exposed communication by kernel, and why no compute hid it.
-
-How much communication is hidden behind compute.
-
-Time in which classes of work run concurrently on each device.
 """
 
 from __future__ import annotations
@@ -106,12 +100,6 @@ def _annotation_above(dag: Dag, kernels: I64) -> I64:
     return current
 
 
-def _unique_map(texts: Texts) -> Texts:
-    """Operation of each text."""
-    codes, distinct = pd.factorize(texts)
-    return np.array([operation_of(str(text)) for text in distinct] + [""], dtype=object)[codes]
-
-
 def _operations(dag: Dag, kernels: I64, is_range: Bools) -> tuple[Texts, I64]:
     """Operation of each kernel or host range, and the position of its source in `_FOUND_BY`."""
     events = dag.events
@@ -131,7 +119,9 @@ def _operations(dag: Dag, kernels: I64, is_range: Bools) -> tuple[Texts, I64]:
     found_by = np.where(is_range, _HOST_RANGE, _KERNEL_NAME).astype(np.int64)
     for position, texts in enumerate(sources):
         undecided = operation == ""
-        operation[undecided] = _unique_map(texts[undecided])
+        codes, distinct = pd.factorize(texts[undecided])
+        of_text = np.array([*map(operation_of, map(str, distinct)), ""], dtype=object)
+        operation[undecided] = of_text[codes]
         found_by[undecided & (operation != "")] = min(position, _HOST_RANGE)
     return operation, found_by
 
@@ -194,11 +184,6 @@ def short_group(group: str) -> str:
     if len(ranks) < 3 or len(set(np.diff(ranks))) > 1:
         return group
     return f"[{ranks[0]}, {ranks[1]}, …, {ranks[-1]}]"
-
-
-def launch_times(dag: Dag, events: I64) -> I64:
-    """Launch times of collectives, or times at which a worker got them, in ns."""
-    return dag.events.ts_ns[launches_of(dag, events)]
 
 
 def launches_of(dag: Dag, events: I64) -> I64:
@@ -429,18 +414,15 @@ def class_overlap(dag: Dag, window: Window) -> pd.DataFrame:
     Largest first within a device.
     """
     found = device_states(dag, window)
-    n_masks = 1 << (len(CLASSES) + 1)
+    n_masks, devices = 1 << (len(CLASSES) + 1), devices_of(dag)
     # A dense table, since devices and masks are few.
-    devices = devices_of(dag)
-    time = sum_by_code(
-        np.searchsorted(devices, found.group) * n_masks + found.mask,
-        found.dur,
-        len(devices) * n_masks,
-    )
+    code = np.searchsorted(devices, found.group) * n_masks + found.mask
+    time = sum_by_code(code, found.dur, len(devices) * n_masks)
     device, mask = np.divmod(np.flatnonzero(time), n_masks)
     time = time[time > 0]
     order = np.lexsort((mask, -time, device))
-    names = np.array([_mask_name(value) for value in range(n_masks)], dtype=object)
+    classes = ([one.label for one in CLASSES if bits >> int(one) & 1] for bits in range(n_masks))
+    names = np.array([" + ".join(labels) or "idle" for labels in classes], dtype=object)
     return CLASS_OVERLAP.frame(
         {
             "device": devices[device[order]],
@@ -449,8 +431,3 @@ def class_overlap(dag: Dag, window: Window) -> pd.DataFrame:
             "share": time[order] / max(window.dur_ns, 1),
         }
     )
-
-
-def _mask_name(mask: int) -> str:
-    """Classes of a mask as text."""
-    return " + ".join(member.label for member in CLASSES if mask >> int(member) & 1) or "idle"

@@ -1,14 +1,9 @@
-"""Cost: how much shorter the window would be if a group of events took no time.
-
-Slack: how much later each event could end without delaying the window.
-
-Opportunities: candidate changes, each replayed to find what it saves.
-"""
+"""What the window loses to a group, would gain by a change, and how late events may end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -53,14 +48,8 @@ from htagraph.replay.replay import Replay
 _OF_EVENTS = ("name", "op", "module", "stream")
 
 
-class _Groups(NamedTuple):
-    """Groups: their names, their contents in the window, and their removal."""
-
-    names: Texts
-    n_events: I64
-    time_ns: I64
-    path_ns: I64
-    removal: Removal
+_Groups = tuple[Texts, I64, I64, I64, Removal]
+"""Groups: names, number of events, their time, their time on the path, and their removal."""
 
 
 def cost(
@@ -86,18 +75,16 @@ def cost(
     first. Costs do not add up: two groups that hide each other have no cost alone.
     """
     replay = Rehearsal(dag, window).expected.replay
-    if by in _OF_EVENTS:
-        found = _of_events(dag, window, replay, by)
-    else:
-        found = _of_edges(dag, window, replay, by)
-    cost_ns = found.removal.costs_ns(window)
-    kept = np.flatnonzero((found.n_events > 0) | (found.path_ns > 0))
+    of = _of_events if by in _OF_EVENTS else _of_edges
+    names, n_events, time_ns, path_ns, removal = of(dag, window, replay, by)
+    cost_ns = removal.costs_ns(window)
+    kept = np.flatnonzero((n_events > 0) | (path_ns > 0))
     frame = COST.frame(
         {
-            "group": found.names[kept],
-            "n_events": found.n_events[kept],
-            "time_ns": found.time_ns[kept],
-            "path_ns": found.path_ns[kept],
+            "group": names[kept],
+            "n_events": n_events[kept],
+            "time_ns": time_ns[kept],
+            "path_ns": path_ns[kept],
             "cost_ns": cost_ns[kept],
             "cost_share": cost_ns[kept] / max(window.dur_ns, 1),
         }
@@ -124,7 +111,7 @@ def _of_events(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
     on_path = gather(group, segments["event"].to_numpy(np.int64))
     on_path[segments["bound"] == Bound.WORK_FROM_BEFORE_THE_PROFILE.label] = -1
     path_ns = segments["dur_ns"].to_numpy(np.int64)[on_path >= 0]
-    return _Groups(
+    return (
         names,
         np.bincount(group[there], minlength=n),
         sum_by_code(group[there], own_ns[there], n),
@@ -191,7 +178,7 @@ def _of_edges(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
     parts, parts_ns = parts[parts_ns > 0], parts_ns[parts_ns > 0]
     segments = critical_path(dag, window)
     on_path = segments[by].cat.codes.to_numpy(np.int64)
-    return _Groups(
+    return (
         np.array(labels, dtype=object),
         np.bincount(parts, minlength=n),
         sum_by_code(parts, parts_ns, n),

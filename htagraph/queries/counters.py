@@ -1,14 +1,9 @@
-"""Counters over time: launches outstanding on each stream, and the bandwidth of copies.
-
-Counters that another tool sampled: GPU metrics, power, clocks, memory.
-
-Memory allocations and releases over time, recorded with ``profile_memory=True``.
-"""
+"""Counters over time: outstanding launches, bandwidth of copies, memory, and what tools sampled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,36 +31,28 @@ _COUNTERS: dict[str, Callable[[Dag], CounterChanges]] = {
 }
 
 
-class _Levels(NamedTuple):
-    """Levels of tracks, or what each track is over time."""
-
-    track: I64
-    ts_ns: I64
-    dur_ns: I64
-    value: F64
-    n_levels: I64
-    min: F64
-    p50: F64
-    p90: F64
-    max: F64
-
-    def by_track(self) -> _Levels:
-        """The levels of each track as one row; each moment counts once."""
-        order = np.lexsort((self.value, self.track))
-        track, value, dur_ns = self.track[order], self.value[order], self.dur_ns[order]
-        first = np.flatnonzero(group_starts(track))
-        last, n = np.append(first[1:], len(track)) - 1, np.diff(np.append(first, len(track)))
-        elapsed = np.cumsum(dur_ns)
-        if not len(first):
-            return self
-        before, length = elapsed[first] - dur_ns[first], np.add.reduceat(dur_ns, first)
-        p50, p90 = (
-            value[np.maximum(np.searchsorted(10 * elapsed, 10 * before + tenths * length), first)]
-            for tenths in (5, 9)
-        )
-        mean = np.add.reduceat(value * dur_ns, first) / np.maximum(length, 1)
-        ts_ns = np.minimum.reduceat(self.ts_ns[order], first)
-        return _Levels(track[first], ts_ns, length, mean, n, value[first], p50, p90, value[last])
+def _by_track(track: I64, ts_ns: I64, dur_ns: I64, value: F64) -> tuple[I64, dict[str, Any]]:
+    """Tracks, and the columns of one row for the levels of each; every moment counts once."""
+    order = np.lexsort((value, track))
+    track, value, dur_ns = track[order], value[order], dur_ns[order]
+    first = np.flatnonzero(group_starts(track))
+    last, n = np.append(first[1:], len(track)) - 1, np.diff(np.append(first, len(track)))
+    elapsed = np.cumsum(dur_ns)
+    before, length = elapsed[first] - dur_ns[first], np.add.reduceat(dur_ns, first)
+    p50, p90 = (
+        value[np.maximum(np.searchsorted(10 * elapsed, 10 * before + tenths * length), first)]
+        for tenths in (5, 9)
+    )
+    return track[first], {
+        "ts_ns": np.minimum.reduceat(ts_ns[order], first),
+        "dur_ns": length,
+        "value": np.add.reduceat(value * dur_ns, first) / np.maximum(length, 1),
+        "n_levels": n,
+        "min": value[first],
+        "p50": p50,
+        "p90": p90,
+        "max": value[last],
+    }
 
 
 def counters(
@@ -87,25 +74,15 @@ def counters(
     """
     changes = _COUNTERS[name](dag)
     found = counter_levels(changes, window)
-    dur_ns, value = found.end_ns - found.start_ns, found.value / changes.unit
-    n = np.ones(len(value), dtype=np.int64)
-    levels = _Levels(found.track, found.start_ns, dur_ns, value, n, value, value, value, value)
-    shown = levels if by == "change" else levels.by_track()
-    return COUNTERS.frame(
-        {
-            "ts_ns": shown.ts_ns,
-            "dur_ns": shown.dur_ns,
-            "device": changes.device[shown.track],
-            "stream": changes.stream[shown.track],
-            "name": changes.name[shown.track],
-            "value": shown.value,
-            "n_levels": shown.n_levels,
-            "min": shown.min,
-            "p50": shown.p50,
-            "p90": shown.p90,
-            "max": shown.max,
-        }
-    )
+    track, ts_ns, dur_ns = found.track, found.start_ns, found.end_ns - found.start_ns
+    value = found.value / changes.unit
+    if by == "change" or not len(track):
+        each = dict.fromkeys(("value", "min", "p50", "p90", "max"), value)
+        levels = {"ts_ns": ts_ns, "dur_ns": dur_ns, "n_levels": np.ones_like(ts_ns), **each}
+    else:
+        track, levels = _by_track(track, ts_ns, dur_ns, value)
+    of_track = {key: getattr(changes, key)[track] for key in ("device", "stream", "name")}
+    return COUNTERS.frame(levels | of_track)
 
 
 _MAX_STRETCHES = 300
@@ -127,7 +104,11 @@ def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.Data
     curve: one per sample, or if these are many, per part of equal length. By device, instrument,
     name and time, without ranges that have no sample.
     """
-    stretches = _steps(dag, window) if by == "step" else _whole(window)
+    if by == "step":
+        stretches = _steps(dag, window)
+    else:  # the window, which is no step
+        times = np.array([window.start_ns, window.end_ns, -1], dtype=np.int64)
+        stretches = times[:1], times[1:2], times[2:]
     parts = [
         _of_series(levels, *(_curve(levels, window) if by == "time" else stretches))
         for levels in sample_levels(dag.events.samples)
@@ -138,15 +119,6 @@ def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.Data
     order = ["device", "instrument", "name", "start_ns", "step"]
     frame = frame.sort_values(order, kind="stable", ignore_index=True)
     return SAMPLED_COUNTERS.frame({name: frame[name] for name in SAMPLED_COUNTERS.columns})
-
-
-def _whole(window: Window) -> tuple[I64, I64, I64]:
-    """The window as a range that is no step."""
-    return (
-        np.array([window.start_ns], dtype=np.int64),
-        np.array([window.end_ns], dtype=np.int64),
-        np.array([-1], dtype=np.int64),
-    )
 
 
 def _steps(dag: Dag, window: Window) -> tuple[I64, I64, I64]:

@@ -1,7 +1,4 @@
-"""Hardware counters of kernels, from CUPTI ranges or from Nsight Compute.
-
-Achieved rates from hardware counters: the points of a roofline plot.
-"""
+"""Hardware counters of kernels, from CUPTI ranges or from Nsight Compute, and achieved rates."""
 
 from __future__ import annotations
 
@@ -96,13 +93,8 @@ def _of_ranges(dag: Dag, window: Window, args: Args) -> pd.DataFrame:
         if name not in _NO_COUNTER and isinstance(value, int | float)
     ]
     row = np.array([row for row, _, _ in values], dtype=np.int64)
-    return _counted(
-        ranges[row],
-        launch[row],
-        [name for _, name, _ in values],
-        [v for _, _, v in values],
-        "CUPTI",
-    )
+    names, counts = [name for _, name, _ in values], [count for *_, count in values]
+    return _counted(ranges[row], launch[row], names, counts, "CUPTI")
 
 
 def _of_kernels(dag: Dag, window: Window) -> pd.DataFrame:

@@ -1,9 +1,4 @@
-"""Idle time of devices or streams by cause.
-
-Idle intervals of devices or streams, one by one, each tiled by its causes.
-
-Idle time of streams in the three categories of HTA.
-"""
+"""Idle time of devices or streams: by cause, one by one, and in the three categories of HTA."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""How long kernels, copies and fills take: by class, name, operator, stream or rule.
-
-Kernels, copies and fills one by one, each with what launched it.
-
-Nodes of CUDA and HIP graphs: duration and start of each, over all replays.
-"""
+"""How long kernels, copies and fills take: in groups, one by one, and as nodes of graphs."""
 
 from __future__ import annotations
 
@@ -36,32 +31,26 @@ _QUANTILES = (0.5, 0.9, 0.99)
 """Those that the columns are named after."""
 
 
-def _by_class(dag: Dag, events: I64) -> Groups:
-    of = dag.classification.kernel_class[events].astype(np.int64)
-    return Groups(of, np.array(KernelClass.labels(), dtype=object))
-
-
-def _by_op(dag: Dag, events: I64) -> Groups:
-    return named(dag, innermost(dag.unrolled, events, (EventKind.OP, EventKind.ANNOTATION)))
-
-
 def _by_stream(dag: Dag, events: I64) -> Groups:
     lanes = np.stack([dag.events.device[events].astype(np.int64), dag.events.stream[events]])
     _, first, code = np.unique(lanes, axis=1, return_index=True, return_inverse=True)
     return Groups(code.reshape(-1).astype(np.int64), track_labels(dag, events[first]))
 
 
-def _by_rule(dag: Dag, events: I64) -> Groups:
-    of = dag.classification
-    return Groups(of.rule[events].astype(np.int64), np.array(of.rules, dtype=object))
-
-
 _GROUPS: Mapping[str, Callable[[Dag, I64], Groups]] = {
-    "class": _by_class,
+    "class": lambda dag, events: Groups(
+        dag.classification.kernel_class[events].astype(np.int64),
+        np.array(KernelClass.labels(), dtype=object),
+    ),
     "name": named,
-    "op": _by_op,
+    "op": lambda dag, events: named(
+        dag, innermost(dag.unrolled, events, (EventKind.OP, EventKind.ANNOTATION))
+    ),
     "stream": _by_stream,
-    "rule": _by_rule,
+    "rule": lambda dag, events: Groups(
+        dag.classification.rule[events].astype(np.int64),
+        np.array(dag.classification.rules, dtype=object),
+    ),
 }
 """Per way to group: the code of each event, and what the codes are called."""
 

@@ -1,7 +1,4 @@
-"""Launches one by one: duration of the call, delay of its work, and time queued.
-
-Time in which launch queues were full, and launch calls blocked by them.
-"""
+"""Launches one by one: call, delay and queue; and the time in which queues were full."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Nearly critical chains: nearly as long as the part of the critical path next to them.
 
-Nearly critical chains: where they leave a more critical one, and where they join it.
-
 ::
 
     more critical    ====A==========================B====>

@@ -1,11 +1,4 @@
-"""Inclusive and exclusive time of operators on host and device, by name or where they ran.
-
-Call tree: operators, API calls and annotations by the chain of names above them.
-
-Time under annotations of the host, or under their projections onto the device.
-
-Execution nodes: what an execution trace records of operators.
-"""
+"""Time of operators and annotations on host and device: by group, as a call tree, and by node."""
 
 from __future__ import annotations
 
@@ -22,7 +15,7 @@ from htagraph.arrays.intervals import sum_by_code, union
 from htagraph.errors import GraphError
 from htagraph.explain.self_time import self_time
 from htagraph.lookup.attribution import innermost, innermost_at, spelling
-from htagraph.lookup.windowed import Clipped, clipped, device_work, host_work
+from htagraph.lookup.windowed import clipped, device_work, host_work
 from htagraph.lookup.work_groups import BY_LAUNCH, named
 from htagraph.model.answers import (
     ANNOTATION_BREAKDOWN,
@@ -113,7 +106,31 @@ def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataF
         names.append(name)
         levels.append(np.full(len(found), level - 1))
         n += len(found)
-    return _tree_frame(dag, window, (host, work), _Nodes(node_of, parents, names, levels, n))
+    none = [np.empty(0, dtype=np.int64)]
+    parent, name, deep = (np.concatenate(none + parts) for parts in (parents, names, levels))
+    node, own = node_of[host.event], self_time(dag, window, host)[host.event]
+    kept = node >= 0
+    launch = dag.launch[work.event].astype(np.int64)
+    at = gather(node_of, nearest(dag.parent, launch, node_of >= 0))
+    n_kernels = np.bincount(at[at >= 0], minlength=n)
+    device_ns = sum_by_code(at[at >= 0], work.dur_ns[at >= 0], n)
+    for level in range(int(deep.max(initial=0)), 0, -1):
+        rows = np.flatnonzero(deep == level)
+        np.add.at(n_kernels, parent[rows], n_kernels[rows])
+        np.add.at(device_ns, parent[rows], device_ns[rows])
+    return OPERATOR_TREE.frame(
+        {
+            "node": np.arange(n),
+            "parent": parent,
+            "depth": deep,
+            "name": events.symbols.array[name],
+            "n_calls": np.bincount(node[kept], minlength=n),
+            "host_ns": sum_by_code(node[kept], host.dur_ns[kept], n),
+            "self_ns": sum_by_code(node[kept], own[kept], n),
+            "n_kernels": n_kernels,
+            "device_ns": device_ns,
+        }
+    )
 
 
 def _longest_first(dag: Dag, key: I64, number: I64, time: I64) -> tuple[I64, I64]:
@@ -123,49 +140,6 @@ def _longest_first(dag: Dag, key: I64, number: I64, time: I64) -> tuple[I64, I64
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place[number], key[order]
-
-
-class _Nodes:
-    """Nodes of a call tree by level, and the node of each event."""
-
-    def __init__(
-        self, of_event: I64, parents: list[I64], names: list[I64], levels: list[I64], n: int
-    ) -> None:
-        none = [np.empty(0, dtype=np.int64)]
-        self.of_event, self.n = of_event, n
-        self.parent = np.concatenate(none + parents)
-        self.name = np.concatenate(none + names)
-        self.depth = np.concatenate(none + levels)
-
-
-def _tree_frame(
-    dag: Dag, window: Window, found: tuple[Clipped, Clipped], nodes: _Nodes
-) -> pd.DataFrame:
-    """The answer, with times of host events and device work."""
-    host, work = found
-    node, own = nodes.of_event[host.event], self_time(dag, window, host)[host.event]
-    kept = node >= 0
-    launch = dag.launch[work.event].astype(np.int64)
-    at = gather(nodes.of_event, nearest(dag.parent, launch, nodes.of_event >= 0))
-    n_kernels = np.bincount(at[at >= 0], minlength=nodes.n)
-    device_ns = sum_by_code(at[at >= 0], work.dur_ns[at >= 0], nodes.n)
-    for deep in range(int(nodes.depth.max(initial=0)), 0, -1):
-        rows = np.flatnonzero(nodes.depth == deep)
-        np.add.at(n_kernels, nodes.parent[rows], n_kernels[rows])
-        np.add.at(device_ns, nodes.parent[rows], device_ns[rows])
-    return OPERATOR_TREE.frame(
-        {
-            "node": np.arange(nodes.n),
-            "parent": nodes.parent,
-            "depth": nodes.depth,
-            "name": dag.events.symbols.array[nodes.name],
-            "n_calls": np.bincount(node[kept], minlength=nodes.n),
-            "host_ns": sum_by_code(node[kept], host.dur_ns[kept], nodes.n),
-            "self_ns": sum_by_code(node[kept], own[kept], nodes.n),
-            "n_kernels": n_kernels,
-            "device_ns": device_ns,
-        }
-    )
 
 
 def annotation_breakdown(
@@ -194,7 +168,14 @@ def annotation_breakdown(
         own, parent = innermost_at(dag, every, lane, events.ts_ns[work.event])
     inside = own >= 0
     code = np.where(events.kind == kind, events.name, -1).astype(np.int64)
-    n_kernels, device_ns, self_ns = _device_time(own[inside], work.dur_ns[inside], code, parent)
+    # Number, time and own time of device work by symbol, from the innermost range of each piece.
+    n = int(code.max(initial=-1)) + 1
+    count = np.bincount(own[inside], minlength=len(code))
+    time = sum_by_code(own[inside], work.dur_ns[inside], len(code))
+    self_ns = sum_by_code(code[count > 0], time[count > 0], n)
+    if int(self_ns.sum()) != int(work.dur_ns[inside].sum()):
+        raise GraphError("device time by innermost annotation does not add up.")
+    n_kernels, device_ns = (sums_under(parent, code, sums, n) for sums in (count, time))
     wanted = events.symbols.named(name)[events.name[every]]
     ranges = clipped(dag, every[wanted], window)
     lengths = distribution(events.name[ranges.event].astype(np.int64), ranges.dur_ns)
@@ -216,16 +197,6 @@ def annotation_breakdown(
             "device_share": device_ns[group] / max(int(work.dur_ns.sum()), 1),
         }
     )
-
-
-def _device_time(own: I64, dur_ns: I64, code: I64, parent: I64) -> tuple[I64, I64, I64]:
-    """Count, time and own time of device work by symbol, from the innermost range of each piece."""
-    n = int(code.max(initial=-1)) + 1
-    count, time = np.bincount(own, minlength=len(code)), sum_by_code(own, dur_ns, len(code))
-    self_ns = sum_by_code(code[count > 0], time[count > 0], n)
-    if int(self_ns.sum()) != int(dur_ns.sum()):
-        raise GraphError("device time by innermost annotation does not add up.")
-    return sums_under(parent, code, count, n), sums_under(parent, code, time, n), self_ns
 
 
 def execution_nodes(dag: Dag, window: Window) -> pd.DataFrame:

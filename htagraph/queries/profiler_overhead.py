@@ -69,6 +69,7 @@ def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFra
     symbols, at = np.unique(events.name[found.event], return_inverse=True)
     names, place = alphabetical(events.symbols.array[symbols])
     group, n = place[at], len(names)
+    sources = [2 if _UNKNOWN.search(one) else int(bool(_DRIVER.search(one))) for one in names]
     lane = _lanes(dag, found)
     row, segment, dur_ns = _on_path(dag, found, lane, path)
     path_ns = sum_by_code(group[row], dur_ns, n)
@@ -76,7 +77,7 @@ def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFra
     frame = PROFILER_OVERHEAD.frame(
         {
             "name": names,
-            "source": categorical(_sources(names), _SOURCES),
+            "source": categorical(np.array(sources, dtype=np.int64), _SOURCES),
             "n_events": np.bincount(group, minlength=n),
             "n_placed": np.bincount(group[lane >= 0], minlength=n),
             "sum_ns": sum_by_code(group, found.dur_ns, n),
@@ -88,14 +89,6 @@ def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFra
     return frame.sort_values(
         ["path_ns", "sum_ns", "name"], ascending=[False, False, True], ignore_index=True
     )
-
-
-def _sources(names: Texts) -> I64:
-    """Source of each name: the profiler, unless it is the driver's or unknown."""
-    said = (
-        2 if _UNKNOWN.search(name) else 1 if _DRIVER.search(name) else 0 for name in names.tolist()
-    )
-    return np.fromiter(said, dtype=np.int64, count=len(names))
 
 
 def _lanes(dag: Dag, found: Clipped) -> I64:

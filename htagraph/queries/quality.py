@@ -1,11 +1,4 @@
-"""How far a graph can be trusted: what is linked, classified and recorded, and what is not.
-
-Inferred dependencies: by which rule, and on what evidence.
-
-What the graph is made of: kinds of edges with their rules, kinds of events, and their time.
-
-What a recording lacks or has wrong, and what that does to the answers.
-"""
+"""How far a graph can be trusted: checks, what it is made of, what is inferred, what is damaged."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""How far operators are from what the device can do: FLOP/s and bytes/s against their roof.
-
-What the window would gain if operators ran at the roof of their device.
-
-Model FLOPs utilization: the share of the dense peak that the operators of a step reach.
-"""
+"""How far operators are from the roof of their device, what that costs, and FLOPs utilization."""
 
 from __future__ import annotations
 

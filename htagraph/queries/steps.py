@@ -1,16 +1,11 @@
-"""Steps: their length, the work they launch, and what each device does in them.
-
-Steady state: typical steps, the one that represents them, and how others differ.
-
-Time of each device: compute, exposed communication, exposed copies, idle.
-"""
+"""Steps and devices: how long steps are, which are typical, and what devices do meanwhile."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from htagraph.arrays.intervals import States, sum_by_code
+from htagraph.arrays.intervals import sum_by_code
 from htagraph.explain.odd_steps import odd_step_reasons
 from htagraph.lookup.done_steps import done_steps
 from htagraph.lookup.queues import CLASSES, device_states, devices_of, runs, time_by_class
@@ -41,9 +36,13 @@ def step_times(dag: Dag, window: Window) -> pd.DataFrame:
     )
     found = device_states(dag, whole)
     parts = [
-        _launched(dag, device, number) | _states(found, device, start, end)
+        _launched(dag, device, number)
+        | {f"{name}_ns": ns for name, ns in time_by_class(found, device, start, end).items()}
         for device in devices.tolist()
-    ] or [_no_device(start, end)]
+    ]
+    if not parts:  # idle throughout
+        names = ("n_launches", "launched_ns", "compute_ns", "communication_ns", "memory_ns")
+        parts = [dict.fromkeys(names, np.zeros_like(start)) | {"idle_ns": end - start}]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     rows = np.tile(number, len(parts))
     frame = STEP_TIMES.frame(
@@ -69,19 +68,6 @@ def _launched(dag: Dag, device: int, number: I64) -> dict[str, I64]:
         "n_launches": np.bincount(step[within], minlength=n)[number],
         "launched_ns": sum_by_code(step[within], events.dur_ns[work[within]], n)[number],
     }
-
-
-def _states(found: States, device: int, start: I64, end: I64) -> dict[str, I64]:
-    """What a device did in some steps."""
-    parts = time_by_class(found, device, start, end)
-    return {f"{name}_ns": time_ns for name, time_ns in parts.items()}
-
-
-def _no_device(start: I64, end: I64) -> dict[str, I64]:
-    """The parts of a trace without device work: idle throughout."""
-    zero = np.zeros(len(start), dtype=np.int64)
-    names = ("n_launches", "launched_ns", "compute_ns", "communication_ns", "memory_ns")
-    return dict.fromkeys(names, zero) | {"idle_ns": end - start}
 
 
 def steady_state(dag: Dag, window: Window) -> pd.DataFrame:

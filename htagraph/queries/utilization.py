@@ -1,9 +1,4 @@
-"""How full each device is, from "a kernel runs" to the share of warp slots in use.
-
-Warp slots of each device: used, or why empty, and by which kernel.
-
-How busy each device is, from coarse to fine: as htagraph estimates it, and as tools measured.
-"""
+"""How full each device is, from "a kernel runs" to its warp slots: estimated, and as measured."""
 
 from __future__ import annotations
 
@@ -37,12 +32,8 @@ _ENOUGH = 0.5
 draws a little more and a little less."""
 
 
-class _Ranges(NamedTuple):
-    """Ranges of time with their names."""
-
-    name: Sequence[str]
-    start_ns: I64
-    end_ns: I64
+_Ranges = tuple[Sequence[str], I64, I64]
+"""Names, starts and ends of ranges of time."""
 
 
 def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100) -> pd.DataFrame:
@@ -62,12 +53,9 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
     """
     if bins < 1:
         raise QueryError("utilization: bins must be at least 1.", hint="100 is the default.")
-    ranges = _ranges(dag, window, by, bins)
-    whole = Window(
-        int(ranges.start_ns.min(initial=window.start_ns)),
-        int(ranges.end_ns.max(initial=window.end_ns)),
-        window.name,
-    )
+    ranges = _, start, end = _ranges(dag, window, by, bins)
+    begin_ns, end_ns = start.min(initial=window.start_ns), end.max(initial=window.end_ns)
+    whole = Window(int(begin_ns), int(end_ns), window.name)
     parts = [_one_device(dag, one, ranges) for one in sm_activity(dag, whole)]
     if not parts:
         return UTILIZATION.empty()
@@ -82,10 +70,10 @@ def _ranges(dag: Dag, window: Window, by: str, bins: int) -> _Ranges:
         steps = steps_in(dag.events, window)
         start = steps["start_ns"].to_numpy(np.int64)
         end = start + steps["dur_ns"].to_numpy(np.int64)
-        return _Ranges(steps["name"].tolist(), start, end)
+        return steps["name"].tolist(), start, end
     n = bins if by == "time" else 1
     edges = window.start_ns + window.dur_ns * np.arange(n + 1) // n
-    return _Ranges([""] * n, edges[:-1], edges[1:])
+    return [""] * n, edges[:-1], edges[1:]
 
 
 def _ratio(part: F64, whole: F64) -> F64:
@@ -98,7 +86,7 @@ def _ratio(part: F64, whole: F64) -> F64:
 
 def _one_device(dag: Dag, full: SmActivity, ranges: _Ranges) -> dict[str, npt.ArrayLike]:
     """Rows of one device."""
-    start, end, device = ranges.start_ns, ranges.end_ns, full.device
+    (names, start, end), device = ranges, full.device
     found = full.within(start, end)
     length = (end - start).astype(np.float64)
     busy = _ratio(found["busy"], length)
@@ -113,7 +101,7 @@ def _one_device(dag: Dag, full: SmActivity, ranges: _Ranges) -> dict[str, npt.Ar
     sampled = sampled_use(dag.events.samples, device, devices_of(dag), start, end)
     return {
         "device": np.full(len(start), device),
-        "name": ranges.name,
+        "name": names,
         "start_ns": start,
         "dur_ns": end - start,
         "gpu_utilization": busy,
@@ -155,7 +143,8 @@ def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
     """
     devices = [*sm_activity(dag, window)] if window.dur_ns else []
     if not devices:
-        return UTILIZATION_LOSSES.frame(_nothing())
+        none: dict[str, object] = {name: [] for name in UTILIZATION_LOSSES.columns}
+        return UTILIZATION_LOSSES.frame(none | {"use": categorical([], SlotUse.labels())})
     shares = _joined([_shares(dag, window, one) for one in devices])
     kernels = _joined([_kernels(dag, one) for one in devices])
     keys = ["device", "use", "name"]
@@ -171,12 +160,6 @@ def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
     frame = frame.sort_values(order, ignore_index=True).drop(columns="least")
     uses = categorical(frame["use"], SlotUse.labels())
     return UTILIZATION_LOSSES.frame({name: frame[name] for name in frame.columns} | {"use": uses})
-
-
-def _nothing() -> dict[str, object]:
-    """Columns without rows."""
-    columns: dict[str, object] = {name: [] for name in UTILIZATION_LOSSES.columns}
-    return columns | {"use": categorical([], SlotUse.labels())}
 
 
 def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> pd.DataFrame:
@@ -227,11 +210,9 @@ class _Metric(NamedTuple):
     basis: str = ""
 
 
-class _Estimate(NamedTuple):
-    """An estimate, and the share of device time that it rests on."""
-
-    value: float = np.nan
-    coverage: float = np.nan
+_Estimate = tuple[float, float]
+"""An estimate, and the share of device time that it rests on."""
+_NO_ESTIMATE = (np.nan, np.nan)
 
 
 def _named(pattern: str) -> re.Pattern[str]:
@@ -340,7 +321,7 @@ def _rows(
     rows: list[dict[str, object]] = []
     devices = devices_of(dag)
     for one in _METRICS:
-        estimate, measured = estimates.get(one.name, _Estimate()), np.nan
+        (estimate, coverage), measured = estimates.get(one.name, _NO_ESTIMATE), np.nan
         n_samples, name, instrument, off_ns = 0, "", "", 0
         levels = series_of(dag.events.samples, device, devices, one.series)
         if levels is not None:
@@ -350,19 +331,19 @@ def _rows(
         if levels is not None and np.isfinite(measured):
             name, instrument = levels.series.name, levels.series.instrument
             off_ns = levels.series.uncertainty_ns
-        if np.isfinite(estimate.value) or np.isfinite(measured):
+        if np.isfinite(estimate) or np.isfinite(measured):
             rows.append(
                 {
                     "metric": one.name,
                     "unit": one.unit,
-                    "estimate": estimate.value,
+                    "estimate": estimate,
                     "measured": measured,
-                    "coverage": estimate.coverage,
+                    "coverage": coverage,
                     "n_samples": n_samples,
                     "uncertainty_ns": off_ns,
                     "series": name,
                     "instrument": instrument,
-                    "estimated_from": one.basis if np.isfinite(estimate.value) else "",
+                    "estimated_from": one.basis if np.isfinite(estimate) else "",
                     "also_called": one.also,
                 }
             )
@@ -375,12 +356,12 @@ def _estimates(
     """What the trace tells of each metric of a device."""
     work = device_work(dag, window)
     work = work.take(dag.events.device[work.event] == device)
-    busy = _Estimate(float(use["gpu_utilization"]), 1.0)
+    busy = float(use["gpu_utilization"]), 1.0
     found = {
         "GPU utilization": busy,
         "graphics engine active": busy,
-        "SM active": _Estimate(float(use["sm_activity"]), float(use["grid_coverage"])),
-        "SM occupancy": _Estimate(float(use["sm_occupancy"]), float(use["warp_coverage"])),
+        "SM active": (float(use["sm_activity"]), float(use["grid_coverage"])),
+        "SM occupancy": (float(use["sm_occupancy"]), float(use["warp_coverage"])),
         "PCIe sent": _copied(dag, work.event, work.dur_ns, _TO_HOST, window),
         "PCIe received": _copied(dag, work.event, work.dur_ns, _FROM_HOST, window),
     }
@@ -395,7 +376,7 @@ def _estimates(
     memory_ns = np.minimum(roofs.memory_ns, roofs.device_ns)
     coverage = float(work.dur_ns[call >= 0].sum() / max(int(work.dur_ns.sum()), 1))
     for name, time_ns in (("tensor active", tensor_ns), ("DRAM active", memory_ns)):
-        found[name] = _Estimate(min(float(time_ns.sum()) / window.dur_ns, 1.0), coverage)
+        found[name] = min(float(time_ns.sum()) / window.dur_ns, 1.0), coverage
     return found
 
 
@@ -409,6 +390,6 @@ def _copied(
     )[work]
     n_bytes = events.column("bytes")[work[copies]].astype(np.float64)
     if not copies.any() or not window.dur_ns or (n_bytes < 0).any():
-        return _Estimate()
+        return _NO_ESTIMATE
     inside = dur_ns[copies] / np.maximum(events.dur_ns[work[copies]], 1)
-    return _Estimate(float((n_bytes * inside).sum()) / window.dur_ns, 1.0)
+    return float((n_bytes * inside).sum()) / window.dur_ns, 1.0

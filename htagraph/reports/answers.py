@@ -1,7 +1,4 @@
-"""Why an answer is empty: what was not recorded, and how to record it; or that there is nothing.
-
-The catalogue of questions: their options and meanings.
-"""
+"""The catalogue of questions, and why an answer is empty: what was not recorded, and how to."""
 
 from __future__ import annotations
 

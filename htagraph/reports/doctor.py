@@ -1,11 +1,8 @@
-"""The doctor: what a trace records, which answers suffer from what it lacks, and the remedy.
-
-What a capture costs, by step and for the profiler, and what the next one can leave out.
-"""
+"""The doctor: what a trace lacks, which answers suffer, and the remedy; what a capture costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from shlex import quote
 from statistics import median_low
@@ -224,143 +221,101 @@ _TO_COMPARE = FEWEST_ALIKE + 1
 """Steps to be recorded where runs are compared: the first of a trace is left out there."""
 
 
-@dataclass(frozen=True)
-class CaptureCost:
-    """What a capture costs, and what the next one can leave out."""
+def capture_cost(trace: Trace, graph: TraceGraph) -> list[tuple[str, str]]:
+    """What the capture of a trace costs, and what the next one can leave out: words by subject."""
+    sizes, n_file_bytes = trace.sizes, n_bytes_of(trace.path) if trace.path else 0
+    is_compressed = 0 < n_file_bytes < int(sizes["n_bytes"].sum())
+    n_events = int(sizes["n_loaded"].sum() + sizes["n_skipped"].sum())
+    n_bytes = int(sizes["n_bytes"].clip(lower=0).sum())
+    on_disk = [f"{human_size(n_file_bytes)} on disk"] if n_file_bytes else []
+    unpacked = [f"{human_size(n_bytes)} unpacked"] if is_compressed and n_bytes else []
+    size = ", ".join([*on_disk, *unpacked, human_count(n_events, "event")])
+    is_plain_text = n_file_bytes and not is_compressed and (sizes["n_bytes"] > 0).any()
+    hint = ("compression", "none; torch.profiler compresses files named *.gz")
 
-    sizes: pd.DataFrame
-    n_file_bytes: int  # Of the file on disk, 0 if there is none
-    is_compressed: bool
-    # Events of each step, with the device work launched in it, until the next step begins
-    events_per_step: tuple[int, ...]
-    # Part of the capture in each step: of bytes if known, else of events
-    step_shares: tuple[float, ...]
-    lengths_ns: tuple[int, ...]  # Of similar steps, from start to start
-    are_alike: bool  # All steps but perhaps the first are similar; not known for fewer than three
-    overhead: pd.DataFrame
-
-    @property
-    def left_out_share(self) -> float:
-        """Part of the capture in all steps but one; 0 unless they are similar."""
-        return sum(self.step_shares) - median_low(self.step_shares) if self.are_alike else 0.0
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """The same in words, by subject."""
-        return [
-            ("size", self._size),
-            *self._steps(),
-            *self._categories(),
-            ("profiler", self._profiler),
-        ]
-
-    @property
-    def _size(self) -> str:
-        """Size of the file and of what is in it."""
-        n_events = int(self.sizes["n_loaded"].sum() + self.sizes["n_skipped"].sum())
-        n_bytes = int(self.sizes["n_bytes"].clip(lower=0).sum())
-        on_disk = [f"{human_size(self.n_file_bytes)} on disk"] if self.n_file_bytes else []
-        unpacked = [f"{human_size(n_bytes)} unpacked"] if self.is_compressed and n_bytes else []
-        return ", ".join([*on_disk, *unpacked, human_count(n_events, "event")])
-
-    def _part(self, share: float) -> str:
+    def part(share: float) -> str:
         """A part of the capture; its bytes are approximate, as similar data compress better."""
-        of = f" (about {human_size(round(share * self.n_file_bytes))})" if self.n_file_bytes else ""
+        of = f" (about {human_size(round(share * n_file_bytes))})" if n_file_bytes else ""
         return f"{share:.1%} of the capture{of}"
 
-    @property
-    def _usual(self) -> str:
-        """What a step takes."""
-        events = human_count(median_low(self.events_per_step), "event")
-        return f"{events}, {self._part(median_low(self.step_shares))}"
-
-    @property
-    def _range(self) -> str:
-        """What steps take that differ."""
-        fewest, most = min(self.events_per_step), max(self.events_per_step)
-        least, largest = min(self.step_shares), max(self.step_shares)
-        return f"{fewest:,} to {most:,} events, {least:.1%} to {largest:.1%} of the capture"
-
-    def _steps(self) -> Iterator[tuple[str, str]]:
-        """Yield what a step takes, and whether one would do."""
-        n, n_alike = len(self.step_shares), len(self.lengths_ns)
-        if not n:
-            return
-        outside = 1 - sum(self.step_shares)
-        rest = f"; {outside:.1%} is outside steps" if outside >= _WORTH else ""
-        yield "a step", f"{self._usual if self.are_alike or n == 1 else self._range}{rest}"
-        if self.are_alike:
-            usual_ns = median_low(self.lengths_ns)
-            away = max(abs(length_ns - usual_ns) for length_ns in self.lengths_ns) / usual_ns
-            alike = f"{n}, {'all' if n_alike == n else 'all but the first'} typical"
-            each = f"({human_duration(usual_ns)} each, up to {away:.1%} more or less)"
-            saved = f"one is enough and saves {self._part(self.left_out_share)}"
-            enough = f"; {_TO_COMPARE} are enough to compare runs" if n > _TO_COMPARE else ""
-            yield "steps", f"{alike} {each}: {saved}{enough}"
-        elif n >= FEWEST_ALIKE:
-            alike = (
-                f"{n_alike} of {n} typical" if n_alike else f"{n}, fewer than three of them typical"
-            )
-            yield "steps", f"{alike}: one is not representative (`steady_state` says why)"
-        elif n > 1:
-            yield "steps", f"{n}: too few to tell whether one is enough"
-
-    def _categories(self) -> Iterator[tuple[str, str]]:
-        """Yield what takes much of the capture, and what is lost without."""
-        kind, share = self.sizes["kind"], self.sizes["share"]
-        for subject, is_of, what in (
-            (
-                "Python stacks",
-                self.sizes["category"] == STACKS,
-                "with_stack=True; without them, host code has no lines and kernels no modules",
-            ),
-            ("memory events", kind == EventKind.INSTANT.label, "profile_memory=True"),
-        ):
-            if share[is_of].sum() >= _WORTH:
-                yield subject, f"{self._part(share[is_of].sum())}, due to {what}"
-        flows = share[(kind == "flow") & (self.sizes["n_loaded"] == 0)].sum()
-        if flows >= _WORTH:
-            said = "they repeat correlation ids and are not read; no setting turns them off"
-            yield "flows", f"{self._part(flows)}: {said}"
-        if self.n_file_bytes and not self.is_compressed and (self.sizes["n_bytes"] > 0).any():
-            yield "compression", "none; torch.profiler compresses files named *.gz"
-
-    @property
-    def _profiler(self) -> str:
-        """What the profiler recorded of its own work."""
-        never = "the cost of recording each event never is"
-        own = self.overhead[self.overhead["source"] == "profiler"]
-        if not len(own):
-            return f"none of its own work is recorded, and {never}: its overhead is unknown"
-        recorded = f"{human_duration(int(own['sum_ns'].sum()))} of its own work is recorded"
-        path_ns, most = int(own["path_ns"].sum()), own.iloc[0]
-        if not path_ns:
-            return f"{recorded}, none of it on the critical path; {never}"
-        where = f"most in {most['inside']} ({most['name']})"
-        too_long = f"times are at least {own['path_share'].sum():.1%} too long"
-        on_path = f"{human_duration(path_ns)} of it on the critical path, {where}"
-        return f"{recorded}, {on_path}: {too_long}; {never}"
+    return [
+        ("size", size),
+        *_cost_of_steps(trace, graph, part),
+        *_cost_of_categories(sizes, part),
+        *([hint] if is_plain_text else []),
+        ("profiler", _own_work_of_profiler(graph.profiler_overhead())),
+    ]
 
 
-def capture_cost(trace: Trace, graph: TraceGraph) -> CaptureCost:
-    """What the capture of a trace costs, and what the next one can leave out."""
-    steady = steady_steps(graph.dag)
-    sizes = trace.sizes
-    per_event = _bytes_per_event(trace, sizes)
-    step = _steps_of(graph)
+def _cost_of_steps(
+    trace: Trace, graph: TraceGraph, part: Callable[[float], str]
+) -> Iterator[tuple[str, str]]:
+    """Yield what a step takes, with the device work launched in it, and whether one would do."""
+    steady, step = steady_steps(graph.dag), _steps_of(graph)
     n, inside = len(steady.parts.step), step >= 0
+    if not n:
+        return
+    per_event = _bytes_per_event(trace, trace.sizes)
     weight = np.bincount(step[inside], weights=per_event[inside], minlength=n)
-    n_file_bytes = n_bytes_of(trace.path) if trace.path else 0
-    return CaptureCost(
-        sizes=sizes,
-        n_file_bytes=n_file_bytes,
-        is_compressed=0 < n_file_bytes < int(sizes["n_bytes"].sum()),
-        events_per_step=tuple(np.bincount(step[inside], minlength=n).tolist()),
-        step_shares=tuple((weight / max(float(per_event.sum()), 1.0)).tolist()),
-        lengths_ns=tuple(steady.compared_ns[steady.is_steady].tolist()),
-        are_alike=bool(steady.is_steady.any() and steady.is_steady[1:].all()),
-        overhead=graph.profiler_overhead(),
-    )
+    shares = (weight / max(float(per_event.sum()), 1.0)).tolist()
+    n_events = np.bincount(step[inside], minlength=n).tolist()
+    lengths_ns = steady.compared_ns[steady.is_steady].tolist()
+    # All steps but perhaps the first; not known of fewer than three.
+    are_alike = bool(steady.is_steady.any() and steady.is_steady[1:].all())
+    usual = f"{human_count(median_low(n_events), 'event')}, {part(median_low(shares))}"
+    fewest, most, least, largest = min(n_events), max(n_events), min(shares), max(shares)
+    range_ = f"{fewest:,} to {most:,} events, {least:.1%} to {largest:.1%} of the capture"
+    outside = 1 - sum(shares)
+    rest = f"; {outside:.1%} is outside steps" if outside >= _WORTH else ""
+    yield "a step", f"{usual if are_alike or n == 1 else range_}{rest}"
+    n_alike = len(lengths_ns)
+    if are_alike:
+        usual_ns = median_low(lengths_ns)
+        away = max(abs(length_ns - usual_ns) for length_ns in lengths_ns) / usual_ns
+        alike = f"{n}, {'all' if n_alike == n else 'all but the first'} typical"
+        each = f"({human_duration(usual_ns)} each, up to {away:.1%} more or less)"
+        saved = f"one is enough and saves {part(sum(shares) - median_low(shares))}"
+        enough = f"; {_TO_COMPARE} are enough to compare runs" if n > _TO_COMPARE else ""
+        yield "steps", f"{alike} {each}: {saved}{enough}"
+    elif n >= FEWEST_ALIKE:
+        alike = f"{n_alike} of {n} typical" if n_alike else f"{n}, fewer than three of them typical"
+        yield "steps", f"{alike}: one is not representative (`steady_state` says why)"
+    elif n > 1:
+        yield "steps", f"{n}: too few to tell whether one is enough"
+
+
+def _cost_of_categories(
+    sizes: pd.DataFrame, part: Callable[[float], str]
+) -> Iterator[tuple[str, str]]:
+    """Yield what takes much of the capture, and what is lost without."""
+    kind, share = sizes["kind"], sizes["share"]
+    lost = "with_stack=True; without them, host code has no lines and kernels no modules"
+    for subject, is_of, what in (
+        ("Python stacks", sizes["category"] == STACKS, lost),
+        ("memory events", kind == EventKind.INSTANT.label, "profile_memory=True"),
+    ):
+        if share[is_of].sum() >= _WORTH:
+            yield subject, f"{part(share[is_of].sum())}, due to {what}"
+    flows = share[(kind == "flow") & (sizes["n_loaded"] == 0)].sum()
+    if flows >= _WORTH:
+        said = "they repeat correlation ids and are not read; no setting turns them off"
+        yield "flows", f"{part(flows)}: {said}"
+
+
+def _own_work_of_profiler(overhead: pd.DataFrame) -> str:
+    """What the profiler recorded of its own work."""
+    never = "the cost of recording each event never is"
+    own = overhead[overhead["source"] == "profiler"]
+    if not len(own):
+        return f"none of its own work is recorded, and {never}: its overhead is unknown"
+    recorded = f"{human_duration(int(own['sum_ns'].sum()))} of its own work is recorded"
+    path_ns, most = int(own["path_ns"].sum()), own.iloc[0]
+    if not path_ns:
+        return f"{recorded}, none of it on the critical path; {never}"
+    where = f"most in {most['inside']} ({most['name']})"
+    too_long = f"times are at least {own['path_share'].sum():.1%} too long"
+    on_path = f"{human_duration(path_ns)} of it on the critical path, {where}"
+    return f"{recorded}, {on_path}: {too_long}; {never}"
 
 
 def _bytes_per_event(trace: Trace, sizes: pd.DataFrame) -> F64:

@@ -163,11 +163,6 @@ class JobSummary(PathSummary):
         return job_damage_in_words(self.job.rank_damage)
 
     @property
-    def caveats(self) -> list[str]:
-        """All that one has to know to read the verdict."""
-        return [*self.window_caveats, *self.notes]
-
-    @property
     def window_caveats(self) -> list[str]:
         """What one has to know of the job, its window and its graphs."""
         job = self.job

@@ -1,7 +1,4 @@
-"""Tables and the summary as Markdown.
-
-How full devices are, in sentences: why 100% utilization may be a tenth of the machine.
-"""
+"""Summaries and tables as Markdown; how full devices are, in sentences; what to ask next."""
 
 from __future__ import annotations
 
@@ -12,15 +9,17 @@ import pandas as pd
 
 from htagraph.model.answers import TEMPORAL_BREAKDOWN, UTILIZATION
 from htagraph.model.job_answers import STRAGGLERS
-from htagraph.model.kinds import SlotUse
+from htagraph.model.kinds import Cause, SlotUse
 from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
+from htagraph.replay.change_options import options_of
+from htagraph.replay.changes import without
+from htagraph.reports.summary import Summary
 from htagraph.reports.what_helps import ALONE
 from htagraph.writers.cells import human_frame
 
 if TYPE_CHECKING:
     from htagraph.reports.job_summary import JobSummary
-    from htagraph.reports.summary import Summary
 
 _N_LOSSES = 3
 """Causes of empty warp slots in one sentence: chosen."""
@@ -45,18 +44,12 @@ _WHY = {
 
 
 def share_of_all(devices: pd.DataFrame, part: str) -> float:
-    """The share of a part in the time of all devices, as profiles have it.
-
-    `devices`: of one rank, or of a job, whose ranks have windows of their own.
-    """
+    """The share of a part in the time of all devices, as profiles have it."""
     return float(devices[f"{part}_ns"].sum() / max(int(devices["window_ns"].sum()), 1))
 
 
 def use_in_words(used: pd.DataFrame) -> str:
-    """The factors from GPU utilization to used warp slots; empty without device work.
-
-    `used`: by device; of a job with a column ``rank``.
-    """
+    """The factors from GPU utilization to used warp slots; empty without device work."""
     if used.empty:
         return ""
     means = used[["gpu_utilization", "sm_activity", "sm_occupancy"]].mean(skipna=False)
@@ -118,13 +111,9 @@ _ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 def markdown_table(frame: pd.DataFrame) -> str:
     r"""Frame as a Markdown table; cells are taken as texts."""
-    rows = [
-        list(frame.columns),
-        ["---"] * len(frame.columns),
-        *frame.astype(str).to_numpy().tolist(),
-    ]
-    cells = [[escaped(str(cell)) for cell in row] for row in (rows[0], *rows[2:])]
-    cells.insert(1, rows[1])
+    rows = [list(frame.columns), *frame.astype(str).to_numpy().tolist()]
+    cells = [[escaped(str(cell)) for cell in row] for row in rows]
+    cells.insert(1, ["---"] * len(frame.columns))
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
@@ -233,3 +222,29 @@ def markdown_job_summary(summary: JobSummary) -> str:
         if len(frame) > _MAX_ROWS:
             parts.append(f"The first {_MAX_ROWS} of {len(frame):,}.")
     return "\n\n".join(parts) + "\n"
+
+
+_NEXT = {
+    Cause.LATE_RANK: "ask stragglers",
+    Cause.PIPELINE: "ask pipeline_savings",
+    Cause.EXPERT_IMBALANCE: "ask experts",
+    Cause.COMPUTE: "ask kernel_breakdown",
+    Cause.CPU_OPERATORS: "ask operator_breakdown",
+}
+"""What to ask next, by the first cause, if it leads or is the work itself."""
+
+
+def next_question(summary: Summary | JobSummary) -> tuple[str, str]:
+    """The verb to continue with, with its question if it takes one; and options that follow."""
+    verdict = summary.verdict
+    match verdict.state:
+        case "withheld" | "hidden chain":
+            return ("info" if isinstance(summary, Summary) else "ask quality"), ""
+        case "nothing" | "side by side":
+            return "what-if", ""
+        case "one rank" | "work bound":
+            return _NEXT[Cause(verdict.findings[0].cause)], ""
+    options = options_of(without(verdict.findings[0].cause))
+    if not isinstance(summary, Summary) and summary.job.alone:
+        return "what-if", f"--rank {min(summary.job.ranks)} {options}"
+    return "what-if", options

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 
 from htagraph.comparison.scenario import Scenario
-from htagraph.findings.path import CriticalPath
-from htagraph.job.path import JobPath
 from htagraph.job.scenario import JobScenario
 from htagraph.model.frames import READINGS
 from htagraph.model.units import human_duration, human_percent
@@ -71,7 +69,9 @@ def prediction_in_words(scenario: Scenario | JobScenario) -> str:
     if saves is None:
         return f"No prediction: {scenario.withheld}."
     expected_ns = saves.expected_ns
-    n_steps = getattr(_path_of(scenario), "n_steps", 0)
+    n_steps = (
+        scenario.before.critical_path() if isinstance(scenario, Scenario) else scenario.path_before
+    ).n_steps
     lasts = [
         human_duration(time_ns / max(n_steps, 1))
         for time_ns in (before_ns, before_ns - expected_ns)
@@ -81,13 +81,6 @@ def prediction_in_words(scenario: Scenario | JobScenario) -> str:
     does = f"saves {percent}" if expected_ns else "saves nothing"
     does = does if expected_ns >= 0 else f"{percent} longer"
     return f"{would}: {does}{_within(saves, before_ns)}."
-
-
-def _path_of(scenario: Scenario | JobScenario) -> CriticalPath | JobPath:
-    """The critical path of the recorded run."""
-    if isinstance(scenario, JobScenario):
-        return scenario.path_before
-    return scenario.before.critical_path()
 
 
 def _within(saves: Saving, whole_ns: int) -> str:
@@ -137,7 +130,7 @@ def prediction_document(scenario: Scenario | JobScenario) -> dict[str, Any]:
     ``ranks``, the path by rank, as rows, and ``clock_error_ns``, for which ``low_ns`` and
     ``high_ns`` allow.
     """
-    saves = scenario.saves_ns
+    saves, before_ns = scenario.saves_ns, scenario.rehearsal.window.dur_ns
     told = saves is not None
     document = {
         "schema": PREDICTION_SCHEMA,
@@ -148,10 +141,10 @@ def prediction_document(scenario: Scenario | JobScenario) -> dict[str, Any]:
             else scenario.path_before.name
         ),
         "changes": [str(change) for change in scenario.changes],
-        "before_ns": scenario.rehearsal.window.dur_ns,
+        "before_ns": before_ns,
         "withheld": scenario.withheld,
         "hold_out": str(scenario.hold_out) if isinstance(scenario, Scenario) else "",
-        "after_ns": scenario.rehearsal.window.dur_ns - saves.expected_ns if saves else None,
+        "after_ns": before_ns - saves.expected_ns if saves else None,
         "saves_ns": saves.expected_ns if saves else None,
         "low_ns": saves.low_ns if saves else None,
         "high_ns": saves.high_ns if saves else None,

@@ -1,7 +1,4 @@
-"""`report`: what `htagraph report` says and writes, from Python in one call.
-
-The files of a report: traces with the path on top, a summary, and a page with plots.
-"""
+"""`report`: what `htagraph report` says and writes, from Python in one call."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Summary: everything a report says about one window of one trace, as data.
-
-The critical path step by step: how long each step took, and what limits it.
-"""
+"""Summary: everything a report says about one window of one trace, as data."""
 
 from __future__ import annotations
 
@@ -56,10 +53,7 @@ def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
 
 
 def step_shares(path: CriticalPath) -> pd.DataFrame:
-    """Bounds of each step that the window touches, then of the time outside steps.
-
-    Empty if the window touches no step.
-    """
+    """Bounds of each step that the window touches, if any, then of the time outside steps."""
     steps, table = time_by_step(path)
     if not table[:-1].any():
         return STEP_SHARES.empty()
@@ -112,33 +106,8 @@ class PathSummary(ABC):
 
     @cached_property
     @abstractmethod
-    def verdict(self) -> Verdict:
-        """What limits the window."""
-
-    @cached_property
-    @abstractmethod
-    def opportunities(self) -> pd.DataFrame:
-        """What would help, schema `answers.OPPORTUNITIES`."""
-
-    @cached_property
-    @abstractmethod
-    def first_changes(self) -> pd.DataFrame:
-        """What one can do, largest saving first, schema `frames.FIRST_CHANGES`."""
-
-    @cached_property
-    @abstractmethod
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
-
-    @property
-    @abstractmethod
-    def damage(self) -> tuple[str, ...]:
-        """What the recording lacks or has wrong, in sentences; a verdict has them, too."""
-
-    @property
-    def unmatched_files(self) -> tuple[str, ...]:
-        """Companion files that match nothing in the trace, each with why."""
-        return ()
 
     @property
     @abstractmethod
@@ -149,6 +118,11 @@ class PathSummary(ABC):
     def notes(self) -> list[str]:
         """What one has to know beyond the window."""
         return []
+
+    @property
+    def caveats(self) -> list[str]:
+        """All that one has to know to read the verdict."""
+        return [*self.window_caveats, *self.notes]
 
     @property
     def window_name(self) -> str:
@@ -267,11 +241,6 @@ class Summary(PathSummary):
         said = [f"One of {self.world_size} ranks: {_ONE_OF_MANY}"] if one_of_many else []
         is_inferred = self.path.inferred_share >= _MUCH_INFERRED
         return [*said, *([self.inferred] if is_inferred else []), *self.unmatched_files]
-
-    @property
-    def caveats(self) -> list[str]:
-        """All that one has to know to read the verdict."""
-        return [*self.window_caveats, *self.notes]
 
     @property
     def facts(self) -> str:

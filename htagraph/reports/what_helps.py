@@ -56,9 +56,8 @@ def first_changes(
 ) -> pd.DataFrame:
     """What one can do, largest saving first: the fixes of a verdict, and changes to parts.
 
-    Each change is replayed once, alone; a part keeps half of its time, or none, and a late rank or
-    slow stage keeps up. `labels_of`: short names of targets. `by`: how many times as long as what
-    is replayed the window is. At most eight rows, of at least 1% each.
+    Each change is replayed once, alone: a part keeps half of its time, or none, and a late rank or
+    slow stage keeps up. `by`: how many times as long as what is replayed the window is.
     """
     least_ns = max(LEAST_ALSO * verdict.dur_ns, 1)
     said = [

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from htagraph.errors import MissingEventsError
+from htagraph.errors import MissingEventsError, QueryError
+from htagraph.explain.waited_for import chain_window, since_edge
 from htagraph.findings.path import CriticalPath
 from htagraph.lookup.attribution import track_labels
-from htagraph.lookup.find_event import find_event
-from htagraph.lookup.find_window import find_window
+from htagraph.lookup.find_event import find_event, next_work
+from htagraph.lookup.find_window import find_window, moment_in
 from htagraph.lookup.matching import find_matches
 from htagraph.lookup.pattern_text import parse_pattern
 from htagraph.lookup.patterns import Hop, Pattern
@@ -45,7 +46,7 @@ from htagraph.model.window import Window, WindowClock
 from htagraph.queries.questions import ARGS_READERS, Questions, check_options, question_of
 from htagraph.run.matches import Matches
 from htagraph.run.selection import Selection
-from htagraph.run.why import Why, why
+from htagraph.run.why import Why
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.graph_file import write_arrays
 from htagraph.writers.notebook_cell import table_html
@@ -430,15 +431,25 @@ class TraceGraph(Questions):
         >>> int(found.chain["dur_ns"].sum()) == found.dur_ns
         True
         """
-        return why(
-            self.critical_path(),
-            what,
-            instance=instance,
-            at_ns=at_ns,
-            device=device,
-            end=end,
-            depth=depth,
-        )
+        dag, window = self.dag, self.interval
+        if isinstance(what, str) and (after_ns := moment_in(what)) is not None:
+            what, at_ns = None, dag.span.start_ns + after_ns
+        if what is not None and at_ns is not None:
+            raise QueryError("an event and a time are asked for.", hint="give one of them.")
+        if depth is not None and depth < 1:
+            raise QueryError(
+                f"depth={depth} is no number of edges.", hint="depth=1 is the last edge."
+            )
+        event = -1
+        if what is not None:
+            event = find_event(dag, window, what, instance=instance)
+        elif at_ns is not None:
+            event = next_work(dag, at_ns, device)
+        if event >= 0:
+            window = chain_window(dag, window, 2 * event + end)
+        if depth is not None:
+            window = since_edge(dag, window, depth)
+        return Why(dag, window, self.rank, self.origin, at_ns)
 
     def _ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer for the window."""

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
 import pandas as pd
 
-from htagraph.errors import QueryError
 from htagraph.explain.waited_for import (
-    chain_window,
     event_sentence,
-    since_edge,
     stretches,
     told,
     why_frame,
 )
 from htagraph.findings.path import CriticalPath
-from htagraph.lookup.find_event import find_event, next_work
-from htagraph.lookup.find_window import moment_in
 from htagraph.lookup.steps import step_events
 from htagraph.model.frames import WHY
 from htagraph.model.labels import name_label
@@ -93,33 +87,3 @@ class Why(CriticalPath):
         """The sentences, for a notebook."""
         first, *rest = self.sentences
         return table_html([(said,) for said in rest], title=first)
-
-
-def why(
-    path: CriticalPath,
-    what: str | re.Pattern[str] | int | None,
-    *,
-    instance: int | None,
-    at_ns: int | None,
-    device: int | None,
-    end: bool,
-    depth: int | None,
-) -> Why:
-    """The chain to an event of a window, given by its path; arguments as for `TraceGraph.why`."""
-    dag, window = path.dag, path.window
-    if isinstance(what, str) and (after_ns := moment_in(what)) is not None:
-        what, at_ns = None, dag.span.start_ns + after_ns
-    if what is not None and at_ns is not None:
-        raise QueryError("an event and a time are asked for.", hint="give one of them.")
-    if depth is not None and depth < 1:
-        raise QueryError(f"depth={depth} is no number of edges.", hint="depth=1 is the last edge.")
-    event = -1
-    if what is not None:
-        event = find_event(dag, window, what, instance=instance)
-    elif at_ns is not None:
-        event = next_work(dag, at_ns, device)
-    if event >= 0:
-        window = chain_window(dag, window, 2 * event + end)
-    if depth is not None:
-        window = since_edge(dag, window, depth)
-    return Why(dag, window, path.rank, path.origin, at_ns)

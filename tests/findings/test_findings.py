@@ -14,7 +14,7 @@ from htagraph.cli.inputs import windowed
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path
-from htagraph.findings.advice import TITLES
+from htagraph.findings.findings import TITLES
 from htagraph.findings.light import Light, light_on
 from htagraph.findings.rules import ADVICE
 from htagraph.findings.verdict import Fix
@@ -327,7 +327,7 @@ DRAWN_ONLY = {
 @every_cause
 def test_a_cause_has_a_title_and_advice(cause: Cause) -> None:
     """What a report calls it, and what to try."""
-    assert cause in TITLES, f"no title of {cause!r} in TITLES of htagraph/findings/advice.py"
+    assert cause in TITLES, f"no title of {cause!r} in TITLES of htagraph/findings/findings.py"
     assert cause in ADVICE, (
         f"no advice on {cause!r} in htagraph/findings/rules.py or device_rules.py; its "
         "conditions are cases of tests/findings/test_rules.py"

@@ -23,7 +23,7 @@ from htagraph.agents.server import Desk
 from htagraph.agents.target import Root
 from htagraph.cli.inputs import Source
 from htagraph.cli.main import main
-from htagraph.cli.view import _analyzed, _Request
+from htagraph.cli.view import _analyzed
 from htagraph.findings.verdict import percent
 from htagraph.model.units import human_duration
 from htagraph.run.compiled import LoadOptions
@@ -233,8 +233,8 @@ def commands(run: Run) -> Answers:
     check = json.loads(printed("check", run.path, *limits, "-f", "json", ends=(0, 1)))
     value = {one["limit"]: one["value"] for one in check["limits"]}
     yield "check", typical_figures(value["max-step"], value["max-idle"], value["max-exposed"])
-    request = _Request("", "", run.folder, LoadOptions())
-    yield "view", perfetto_figures(_analyzed(Source.of([run.path]), request).path)
+    file, *_ = _analyzed(Source.of([run.path]), "", "", run.folder, LoadOptions())
+    yield "view", perfetto_figures(file)
 
 
 def agents(run: Run) -> Answers:

@@ -20,8 +20,8 @@ import pytest
 import htagraph as hg
 from htagraph.errors import OutputError, QueryError
 from htagraph.findings.path import CriticalPath
-from htagraph.reports.brief import next_question
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.markdown import next_question
 from htagraph.reports.page import write_page
 from htagraph.reports.page.html_tables import html_table, short_rule
 from htagraph.reports.page.parts import Commands

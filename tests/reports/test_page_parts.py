@@ -31,7 +31,7 @@ from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.page.diff_page import write_diff_page
 from htagraph.reports.page.headline import first_screen, tiles
 from htagraph.reports.page.panels import learnt, segment_details
-from htagraph.reports.page.parts import Commands, Texts
+from htagraph.reports.page.parts import Commands, new_texts
 from htagraph.reports.report import shown_in_perfetto
 from htagraph.reports.summary import Summary
 from htagraph.run.trace import Trace
@@ -130,7 +130,7 @@ def test_a_bar_is_as_long_as_the_cost_and_hatched_as_far_as_the_path() -> None:
 
 def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
     """The collective runs after its launch; that it ran is a record."""
-    texts, path = Texts(), two_steps.path
+    texts, path = new_texts(), two_steps.path
     row = path.segments.loc[2]
     found = segment_details(
         path.segments,
@@ -166,7 +166,7 @@ def test_what_is_unexplained_is_never_called_recorded() -> None:
         cpu 1    |[launch >w]  [launch >a]
         stream 7 |    [w <w ]                                                                [k <a ]
     """).path
-    segments, texts = path.segments, Texts()
+    segments, texts = path.segments, new_texts()
     at = segments["bound"].tolist().index("unknown_waits")
     details = segment_details(
         segments, path.attributed_time, [at, at + 1], start_ns=0, support={}, texts=texts, held={}

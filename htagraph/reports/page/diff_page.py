@@ -28,9 +28,14 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
     sides = zip(("before", "after"), found.facts, strict=True)
     facts = [f"<b>{side}</b> {escape(line)}" for side, line in sides]
     facts += [escape(found.details)] if found.details else []
-    caveats = (*found.damage, *found.left_out)
+    caveats, shown = (*found.damage, *found.left_out), [_where(found), _paths(found)]
+    if found.is_elsewhere:
+        table = html_table(found.shapes().head(_N_SHAPES), schema=SHAPE_DIFF)
+        shown.insert(0, _panel("The same operators and shapes on both devices", table))
+    by_op = _table(found.critical_path(by="op"), "By operator")
+    by_name = _table(found.critical_path(by="name"), "By what ran")
     folded = {
-        "path": ("Critical path by name and operator", _by_name(found)),
+        "path": ("Critical path by name and operator", by_op + by_name),
         "kernels": ("Kernels", _table(found.kernels(), "Device work, by kernel", calls=True)),
         "operators": ("Operators", _table(found.ops(), "With what they call", calls=True)),
         "devices": ("Devices", _table(found.device_time(), "Mean over devices")),
@@ -44,7 +49,7 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         facts="\n".join(f'<p class="facts">{line}</p>' for line in facts),
         caveats="\n".join(f'<p class="caveat">{escape(said)}</p>' for said in caveats),
         verdict=escape(found.verdict()),
-        open="\n".join([*_shapes(found), _where(found), _paths(found)]),
+        open="\n".join(shown),
         folded="\n".join(
             f'<details class="section" id="{name}"><summary><h2>{escape(title)}</h2></summary>'
             f"{body}</details>"
@@ -54,22 +59,9 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
     )
 
 
-def _shapes(found: RunDiff) -> list[str]:
-    """The same work on both devices, if that is what is compared."""
-    if not found.is_elsewhere:
-        return []
-    table = html_table(found.shapes().head(_N_SHAPES), schema=SHAPE_DIFF)
-    return [_panel("The same operators and shapes on both devices", table)]
-
-
 def _panel(heading: str, body: str) -> str:
     """A panel."""
     return f'<article class="panel"><h3>{escape(heading)}</h3>{body}</article>'
-
-
-def _whole(label: str, longest_ns: int, dur_ns: int) -> str:
-    """A row with one bar, on a scale that begins at zero."""
-    return _row(label, _bar(0, dur_ns / longest_ns, kind="whole"), human_duration(dur_ns))
 
 
 def _row(label: str, bars: str, value: str, told: str = "") -> str:
@@ -161,12 +153,6 @@ def _paths(found: RunDiff) -> str:
     return _panel("The critical path per step, by bound", drawn)
 
 
-def _by_name(found: RunDiff) -> str:
-    """The path by operator and by what ran."""
-    by_op = _table(found.critical_path(by="op"), "By operator")
-    return by_op + _table(found.critical_path(by="name"), "By what ran")
-
-
 def _table(frame: pd.DataFrame, heading: str, *, calls: bool = False) -> str:
     """A table of differences; what did not change at all is left out, and counted."""
     if not len(frame):
@@ -184,10 +170,9 @@ def _steps(found: RunDiff) -> str:
     longest = max((*found.before.steps_ns, *found.after.steps_ns), default=1) or 1
     rows = []
     for side, run in (("before", found.before), ("after", found.after)):
-        rows += [
-            _whole(f"{side}, {number}", longest, dur_ns)
-            for number, dur_ns in enumerate(run.steps_ns[:_N_STEPS], start=1)
-        ]
+        for number, dur_ns in enumerate(run.steps_ns[:_N_STEPS], start=1):
+            bar = _bar(0, dur_ns / longest, kind="whole")
+            rows.append(_row(f"{side}, {number}", bar, human_duration(dur_ns)))
         if run.n_compared > _N_STEPS:
             rows.append(_row(f"… {run.n_compared - _N_STEPS:,} more {side}", "", ""))
     noise = human_duration(float(found.steps["noise_ns"])) if found.noise_share < 1e9 else "unknown"

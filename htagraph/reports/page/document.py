@@ -1,7 +1,4 @@
-"""The HTML document: verdict, sections, styles and scripts in one file that needs no network.
-
-Sections and panels as HTML.
-"""
+"""The HTML document: verdict, sections, styles and scripts in one file that needs no network."""
 
 from __future__ import annotations
 
@@ -29,7 +26,15 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.headline import first_screen
 from htagraph.reports.page.html_tables import html_table, short_rule
 from htagraph.reports.page.panels import Panel, Section, learnt, segment_details
-from htagraph.reports.page.parts import Commands, Texts, legend, resource, shell_path, write_html
+from htagraph.reports.page.parts import (
+    Commands,
+    Texts,
+    legend,
+    new_texts,
+    resource,
+    shell_path,
+    write_html,
+)
 from htagraph.reports.page.run_sections import job_sections, rank_sections
 from htagraph.reports.page.sections import RankAnswers
 from htagraph.reports.plots.drawing import Drawing, as_json
@@ -37,11 +42,7 @@ from htagraph.reports.summary import Summary
 
 
 def section_html(part: Section, origin_ns: int, texts: Texts, commands: Commands) -> str:
-    """A section with its panels, folded or open.
-
-    `origin_ns`: time from which tables count. `texts`: where long names are stored. `commands`:
-    what shows more.
-    """
+    """A section with its panels, folded or open."""
     body = "\n".join(_panel(panel, origin_ns, texts, commands) for panel in part.panels)
     if part.intro:
         body = f'<p class="intro">{escape(part.intro)}</p>\n{body}'
@@ -66,27 +67,23 @@ def _panel(panel: Panel, origin_ns: int, texts: Texts, commands: Commands) -> st
         drawn = legend(panel.legend) + drawn
     named = f"<h3>{title}</h3>" if title else ""
     said = f'<p class="note">{escape(note)}</p>' if note else ""
+    # The command that prints all rows: by default, it asks the question of the schema.
+    question = panel.schema.name.lower().removeprefix("matched_")
+    is_asked = question in QUESTIONS or question in JOB_QUESTIONS
+    verb = panel.verb or (f"ask {question}" if is_asked else "")
     table = html_table(
         panel.frame,
         schema=panel.schema,
         origin_ns=origin_ns,
         segments=panel.segments,
         n_rows=panel.n_rows,
-        whole=_command(panel, commands),
+        whole=commands.of(verb) if verb else "",
         texts=texts,
     )
     if panel.is_folded:
         rows = human_count(panel.n_rows, "row")
         table = f"<details><summary>Table, {rows}</summary>{table}</details>"
     return f'<article class="panel" id="{panel.name}">{named}{drawn}{said}{table}</article>'
-
-
-def _command(panel: Panel, commands: Commands) -> str:
-    """Command that prints all rows: by default, the question of the schema; empty for none."""
-    question = panel.schema.name.lower().removeprefix("matched_")
-    is_asked = question in QUESTIONS or question in JOB_QUESTIONS
-    verb = panel.verb or (f"ask {question}" if is_asked else "")
-    return commands.of(verb) if verb else ""
 
 
 def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file: str = "") -> Path:
@@ -121,7 +118,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         made = rank_sections(summary, devices)
     parts = [part for part in _reported(made) if part.panels or not part.is_folded]
     panels = [panel for part in parts for panel in part.panels]
-    texts, commands = Texts(), Commands.on(summary)
+    texts, commands = new_texts(), Commands.on(summary)
     beside = Path(out).absolute().parent / perfetto_file
     body = "\n".join(section_html(part, start_ns, texts, commands) for part in parts)
     segments = _segments(summary, parts, inferences, start_ns, texts) | {
@@ -130,6 +127,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         "why": f"htagraph why {commands.source}",
         "offset": start_ns - summary.path.origin_ns,
     }
+    plotly = files("htagraph.reports.page").joinpath("plotly-cartesian.min.js").read_bytes()
     return write_html(
         out,
         "page.html",
@@ -140,7 +138,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         figures=_json({one.name: _figure(one, one.figure) for one in panels if one.figure}),
         segments=_json(segments),
         texts=_json(list(texts)),
-        plotly=_packed_plotly(),
+        plotly=b64encode(igzip.compress(plotly, 3, mtime=0)).decode(),
         script="\n".join(map(resource, ("tables.js", "page.js", "segments.js"))),
     )
 
@@ -179,12 +177,6 @@ def _reported(sections: Iterator[Section]) -> Iterator[Section]:
         if section is None:
             return
         yield section
-
-
-def _packed_plotly() -> str:
-    """Code of plotly, compressed, as text."""
-    code = files("htagraph.reports.page").joinpath("plotly-cartesian.min.js").read_bytes()
-    return b64encode(igzip.compress(code, 3, mtime=0)).decode()
 
 
 def _json(value: object) -> str:

@@ -12,9 +12,8 @@ import pandas as pd
 
 from htagraph.findings.verdict import Card, Paragraph, Verdict, percent
 from htagraph.model.units import human_count, human_duration
-from htagraph.reports.brief import next_question
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.markdown import share_of_all
+from htagraph.reports.markdown import next_question, share_of_all
 from htagraph.reports.page.parts import Commands, command_html, mark, shell_path
 from htagraph.reports.summary import Summary
 
@@ -32,10 +31,7 @@ class Tile(NamedTuple):
 
 
 def tiles(verdict: Verdict, devices: pd.DataFrame) -> Iterator[Tile]:
-    """Yield step time, or the length of the run; and with device work two of devices.
-
-    `devices`: of a job with a column ``rank``.
-    """
+    """Yield step time, or the length of the run; and with device work two of devices."""
     whole_ns, step_ns = verdict.dur_ns, verdict.step_ns
     if verdict.n_steps:
         of = f"{human_count(verdict.n_steps, 'step')} in {human_duration(whole_ns)}"
@@ -96,7 +92,13 @@ def first_screen(
         said.append(f'<p class="note key"><i class="hidden"></i>{key}</p>')
     said += [f'<p class="also">{escape(verdict.also)}</p>'] * bool(verdict.also)
     said += [f'<p class="note">{escape(text)}</p>' for text in notes]
-    aside = _tiles_html(tiles(verdict, devices)) + _next(summary, commands, perfetto_file)
+    items = "".join(
+        f'<li><a href="#{one.section}" data-value="{one.value!r}"><span>{escape(one.name)}</span>'
+        f"<strong>{escape(one.text)}</strong><small>{escape(one.about)}</small></a></li>"
+        for one in tiles(verdict, devices)
+    )
+    figures = f'<ul class="tiles" aria-label="Figures">{items}</ul>'
+    aside = figures + _next(summary, commands, perfetto_file)
     return f'<div class="first"><div>{"".join(said)}</div><aside>{aside}</aside></div>'
 
 
@@ -137,16 +139,6 @@ def _line(one: Paragraph, why: str) -> str:
         return f'<p class="evidence">{escape(one.text)}</p>'
     reason = f" <small>{escape(why)}</small>" if why else ""
     return f'<p class="fix"><b>→ {escape(one.text)}</b>{reason}</p>'
-
-
-def _tiles_html(shown: Iterator[Tile]) -> str:
-    """The figures as a list of links to the sections with their answers."""
-    items = "".join(
-        f'<li><a href="#{one.section}" data-value="{one.value!r}"><span>{escape(one.name)}</span>'
-        f"<strong>{escape(one.text)}</strong><small>{escape(one.about)}</small></a></li>"
-        for one in shown
-    )
-    return f'<ul class="tiles" aria-label="Figures">{items}</ul>'
 
 
 def _next(summary: Summary | JobSummary, commands: Commands, perfetto_file: Path | None) -> str:

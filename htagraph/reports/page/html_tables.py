@@ -1,7 +1,4 @@
-"""Frames as HTML tables: rounded for people, with the exact value in each cell for programs.
-
-A table shows its first rows; a button shows all that the page keeps. A note says what is left out.
-"""
+"""Frames as HTML tables: rounded for people, with the exact value in each cell for programs."""
 
 from __future__ import annotations
 
@@ -88,12 +85,10 @@ def html_table(
     whole: str = "",
     texts: Texts | None = None,
 ) -> str:
-    """Frame as an HTML table that can be sorted.
+    """Frame as an HTML table that can be sorted; headings tell the meanings of a `schema`.
 
-    `schema`: of the frame; hovering over a heading shows what the column means. `origin_ns`:
-    instants are shown as the time since then. `segments`: segment of the path that each name opens.
-    `n_rows`: rows of the whole table if the frame has only the first; else 0. `whole`: command that
-    prints all rows. `texts`: where long names are stored.
+    `segments`: segment of the path that each name opens. `n_rows`: rows of the whole table if the
+    frame has only the first; else 0. `whole`: command that prints all rows.
     """
     meanings = {name: column.meaning for name, column in schema.columns.items()} if schema else {}
     n_rows, shown = n_rows or len(frame), frame.head(KEPT_ROWS)
@@ -156,5 +151,5 @@ def _tip(cell: _Cell, texts: Texts | None) -> str:
     if texts is None:
         return f' title="{escape(cell.exact)}"'
     # Of a sequence, names are stored one by one: many sequences have the same.
-    numbers = " ".join(str(texts.number(part)) for part in cell.exact.split(_NEXT))
+    numbers = " ".join(str(texts[part]) for part in cell.exact.split(_NEXT))
     return f' data-whole="{numbers}"'

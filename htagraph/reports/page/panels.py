@@ -1,7 +1,4 @@
-"""Sections of a page and their panels, each a figure and the table behind it.
-
-What is known of a segment of the path, shown when it is clicked.
-"""
+"""Sections of a page and their panels, each a figure and a table; and what a click on it tells."""
 
 from __future__ import annotations
 
@@ -29,11 +26,11 @@ class Panel:
     """A figure, a table, or both."""
 
     name: str  # Identifies the panel in the page
-    figure: Drawing | None
     # Only the columns that a table shows first are kept, and as many rows as a table keeps
     frame: pd.DataFrame
     schema: Schema
     heading: str = ""  # Title of a panel without a figure
+    figure: Drawing | None = None
     n_rows: int = 0  # Rows of the whole table if the frame has only the first; else 0
     segments: tuple[int, ...] = ()  # Segment of the path in each row of the frame
     # Verb whose command prints all rows; by default it asks the question of the schema
@@ -99,11 +96,7 @@ _RULES = {rule.label: rule for rule in Rule}
 
 
 def learnt(inferences: pd.DataFrame) -> dict[tuple[int, str], str]:
-    """Support of each rule that learns from pairs of places, in words, by rank and rule.
-
-    The rank is -1 if there is only one. `inferences`: by rule, of a rank, or of a job with a column
-    ``rank``.
-    """
+    """Support of each rule that learns from pairs of places, by rank (-1 for one) and rule."""
     found = inferences[inferences["n_pairs"] > 0]
     rank = found["rank"] if "rank" in found.columns else np.full(len(found), -1)
     columns = found[["rule", "n_pairs", "n_matched", "n_all", "chance"]].itertuples(index=False)
@@ -160,11 +153,9 @@ def segment_details(
         ],
     }
     told = {name: values for name, values in fields.items() if any(values)}
-    numbers = [
-        [texts.number(str(value)) if value else -1 for value in values] for values in told.values()
-    ]
-    short = [texts.number(name_label(str(name), width=_WIDTH)) for name in columns["name"]]
-    named = [texts.number(str(name)) for name in columns["name"]]
+    numbers = [[texts[str(value)] if value else -1 for value in values] for values in told.values()]
+    short = [texts[name_label(str(name), width=_WIDTH)] for name in columns["name"]]
+    named = [texts[str(name)] for name in columns["name"]]
     since = [start - start_ns for start in starts]
     events = of["event"].tolist()
     asked = [

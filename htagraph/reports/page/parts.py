@@ -1,19 +1,17 @@
-"""Colors of a page: marks in front of labels, and their legend.
+"""What pages share: their head, marks in the colors of labels, and commands to paste.
 
-Texts of a page that it stores once, however often they are told: names of kernels are long.
-
-A page as one HTML file: a head that all pages share, and a body of its own.
-
-Commands to paste: they name the trace and the folder of the page by their whole paths.
+Commands name the trace and the folder of the page by their whole paths.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from shlex import quote
 from string import Template
@@ -29,18 +27,18 @@ from htagraph.writers.output_file import write_text
 
 _MARKED = CAUSE_COLORS | BOUND_COLORS | {"idle": IDLE}
 
+Texts = defaultdict[str, int]
+"""Numbers of texts that a page stores once: names of kernels are long. A new text gets the next."""
+
+
+def new_texts() -> Texts:
+    """No text yet."""
+    return defaultdict(count().__next__)
+
 
 def mark(label: str) -> str:
     """Attribute of an element that shows the color of a bound or a cause before its text."""
     return f' data-key="{escape(label)}"' if label in _MARKED else ""
-
-
-def color_rules() -> str:
-    """Rules of CSS that give the marks their colors."""
-    return "\n".join(
-        f'[data-key="{name}"] {{ --key: {color.css}; --fill: {color.fill}; }}'
-        for name, color in _MARKED.items()
-    )
 
 
 def legend(names: Iterable[str]) -> str:
@@ -53,44 +51,20 @@ def legend(names: Iterable[str]) -> str:
     return f'<ul class="legend" aria-label="Colors">{items}</ul>'
 
 
-class Texts:
-    """Texts by number, in the order in which they were first asked for."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        """Number of a text, a new one if it was not told before."""
-        return self._numbers.setdefault(text, len(self._numbers))
-
-    def __iter__(self) -> Iterator[str]:
-        """Texts in order of their numbers."""
-        return iter(self._numbers)
-
-
 def resource(name: str) -> str:
     """Text of a file next to this module."""
     return files("htagraph.reports.page").joinpath(name).read_text(encoding="utf-8")
 
 
-def write_html(
-    out: str | Path,
-    body: str,
-    *,
-    title: str,
-    style: str,
-    **parts: str,
-) -> Path:
-    """Write a page, whole or not at all.
-
-    `body`: name of the file with what comes below the title. `style`: CSS of this page. `parts`:
-    HTML for the placeholders of the body.
-    """
-    text = Template(resource("head.html") + resource(body)).substitute(
-        title=escape(title),
-        style=f"{resource('page.css')}\n{color_rules()}\n{style}",
-        **parts,
+def write_html(out: str | Path, body: str, *, title: str, style: str, **parts: str) -> Path:
+    """Write a page, whole or not at all; `parts` fill the placeholders of the file `body`."""
+    colors = "\n".join(
+        f'[data-key="{name}"] {{ --key: {color.css}; --fill: {color.fill}; }}'
+        for name, color in _MARKED.items()
     )
+    style = f"{resource('page.css')}\n{colors}\n{style}"
+    page = Template(resource("head.html") + resource(body))
+    text = page.substitute(title=escape(title), style=style, **parts)
     write_text(out, "\n".join(map(printable, text.split("\n"))))
     return Path(out)
 
@@ -140,10 +114,7 @@ def _folder(files: Sequence[Path]) -> str:
 
 
 def command_html(command: str, *, file: str = "") -> str:
-    """A command with a button that copies it.
-
-    `file`: path in the command of a file next to the page; follows the page where it is moved.
-    """
+    """A command with a button that copies it; a `file` next to the page moves with it."""
     beside = f' data-beside="{escape(file)}"' if file else ""
     return (
         f'<span class="command"><code{beside}>{escape(command)}</code> '

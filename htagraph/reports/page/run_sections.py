@@ -1,7 +1,4 @@
-"""The sections of the page of one rank.
-
-The sections of the page of a job: its path, late ranks, and what differs between ranks.
-"""
+"""The sections that only the page of one rank has, or only that of a job; and all in order."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ from htagraph.reports.page.sections import (
     asked_over_time,
     communication_section,
     devices_section,
+    drawn,
     help_section,
     kernels_section,
     launches_section,
@@ -29,19 +27,15 @@ from htagraph.reports.page.sections import (
 )
 from htagraph.reports.plots.drawing import drawing
 from htagraph.reports.summary import Summary
+from htagraph.run.graph import TraceGraph
 
 
 def _steps(summary: Summary, step_times: pd.DataFrame) -> Section:
     """Section on steps."""
-    heading = "What devices do in each step"
+    heading, figure = "What devices do in each step", drawing(plots.steps, summary.path)
     panels = (
-        Panel(
-            "path-by-step",
-            drawing(plots.steps, summary.path),
-            summary.by_step,
-            frames.STEP_SHARES,
-        ),
-        Panel("step-times", None, step_times, answers.STEP_TIMES, heading),
+        Panel("path-by-step", summary.by_step, frames.STEP_SHARES, figure=figure),
+        Panel("step-times", step_times, answers.STEP_TIMES, heading),
     )
     intro = "The critical path step by step."
     return Section("steps", "Steps", intro, panels if len(step_times) else ())
@@ -52,11 +46,9 @@ def _speed_of_light(summary: Summary) -> Section:
     graph = summary.graph
     gains, by_shape = graph.speed_of_light(), graph.roofline(by="shape")
     panels = (
-        Panel("time-at-roof", drawing(plots.time_at_roof, by_shape), by_shape, answers.ROOFLINE),
-        Panel(
-            "gains-at-roof", None, gains, answers.SPEED_OF_LIGHT, "What operators save at the roof"
-        ),
-        Panel("mfu", None, graph.mfu(), answers.MFU, "Model FLOPs utilization"),
+        drawn(plots.time_at_roof, by_shape),
+        Panel("gains-at-roof", gains, answers.SPEED_OF_LIGHT, "What operators save at the roof"),
+        Panel("mfu", graph.mfu(), answers.MFU, "Model FLOPs utilization"),
     )
     intro = (
         "How long the device needs for the work of each operator, at its dense peak or at memory "
@@ -66,25 +58,22 @@ def _speed_of_light(summary: Summary) -> Section:
     return Section(name, title, intro, panels if len(gains) else ())
 
 
-def _memory(summary: Summary) -> Section:
+def _memory(graph: TraceGraph) -> Section:
     """Section on memory over time."""
-    frame = summary.graph.memory_timeline()
-    drawn = drawing(plots.memory_timeline, frame, origin_ns=summary.graph.interval.start_ns)
+    frame = graph.memory_timeline()
     largest = frame.sort_values("allocated", ascending=False, kind="stable")
-    panel = Panel("memory-timeline", drawn, largest, answers.MEMORY_TIMELINE)
+    panel = drawn(plots.memory_timeline, frame, largest, origin_ns=graph.interval.start_ns)
     return Section("memory", "Memory", "What PyTorch's allocators hold, by device.", (panel,))
 
 
 def _quality(summary: Summary) -> Section:
     """Section on the quality of the trace."""
-    repairs = summary.harmless_repairs
     checks = summary.quality.sort_values("verdict", key=lambda one: one == "good", kind="stable")
+    attached, repairs = summary.trace.attached, summary.harmless_repairs
     panels = (
-        Panel("checks", None, checks, answers.QUALITY, "Checks"),
-        Panel(
-            "attached", None, summary.trace.attached, frames.ATTACHED, "Files attached to the trace"
-        ),
-        Panel("repairs", None, repairs, frames.REPAIRS, "Repairs of the file"),
+        Panel("checks", checks, answers.QUALITY, "Checks"),
+        Panel("attached", attached, frames.ATTACHED, "Files attached to the trace"),
+        Panel("repairs", repairs, frames.REPAIRS, "Repairs of the file"),
     )
     intro = "What the trace shows, what it does not, and how to record it."
     return Section("quality", "Quality", intro, panels, checks_in_words(summary.quality))
@@ -111,7 +100,7 @@ def rank_sections(summary: Summary, devices: pd.DataFrame) -> Iterator[Section]:
     if len(devices):
         yield _speed_of_light(summary)
     yield launches_section(over_time, origin_ns)
-    yield _memory(summary)
+    yield _memory(graph)
     yield _quality(summary)
 
 
@@ -122,26 +111,14 @@ def _late(summary: JobSummary) -> Section:
     pipeline = job.timeline.pipeline
     # Stages wait for each other by schedule: that is not lateness.
     met = collectives if pipeline is None else collectives[pipeline.of_one_stage(collectives)]
-    drawn = drawing(plots.collective_waits, met) if len(met) else None
     caused = "What caused the waits, followed through ranks that waited in between"
     bubbles, between = job.pipeline_bubbles(), "Waits for the sender between pipeline stages"
+    waiting = "collective-waits", waits, job_answers.MATCHED_COLLECTIVES, "Waits in collectives"
     panels = (
-        Panel(
-            "collective-waits",
-            drawn,
-            waits,
-            job_answers.MATCHED_COLLECTIVES,
-            "Waits in collectives",
-        ),
-        Panel(
-            "stragglers",
-            None,
-            summary.stragglers,
-            job_answers.STRAGGLERS,
-            "Late ranks, and why",
-        ),
-        Panel("delay-costs", None, job.delay_costs(), job_answers.DELAY_COSTS, caused),
-        Panel("bubbles", None, bubbles, job_answers.PIPELINE_BUBBLES, between),
+        Panel(*waiting, drawing(plots.collective_waits, met) if len(met) else None),
+        Panel("stragglers", summary.stragglers, job_answers.STRAGGLERS, "Late ranks, and why"),
+        Panel("delay-costs", job.delay_costs(), job_answers.DELAY_COSTS, caused),
+        Panel("bubbles", bubbles, job_answers.PIPELINE_BUBBLES, between),
     )
     intro = (
         "A collective cannot end before its last rank arrives: the late rank is the one that does "
@@ -153,34 +130,19 @@ def _late(summary: JobSummary) -> Section:
 def _pipeline(summary: JobSummary) -> Section:
     """Section on a pipeline; empty if there is none."""
     job = summary.job
-    schedule = job.pipeline_schedule()
+    figure, savings = (
+        drawing(plots.pipeline_schedule, job.pipeline_schedule()),
+        "What is slow in it",
+    )
     panels = (
-        Panel(
-            "pipeline",
-            drawing(plots.pipeline_schedule, schedule),
-            job.pipeline(),
-            job_answers.PIPELINE,
-        ),
-        Panel(
-            "pipeline-savings",
-            None,
-            job.pipeline_savings(),
-            job_answers.PIPELINE_SAVINGS,
-            "What is slow in it",
-        ),
+        Panel("pipeline", job.pipeline(), job_answers.PIPELINE, figure=figure),
+        Panel("pipeline-savings", job.pipeline_savings(), job_answers.PIPELINE_SAVINGS, savings),
     )
     intro = (
         "What each rank did for which micro-batch, and where it waited. Each saving is that of a "
         "replay in which every rank keeps its order."
     )
     return Section("pipeline", "Pipeline", intro, panels)
-
-
-def _job_sections_steps(step_times: pd.DataFrame) -> Section:
-    """Section on steps."""
-    drawn = drawing(plots.step_spread, step_times)
-    panel = Panel("step-times", drawn, step_times, answers.STEP_TIMES)
-    return Section("steps", "Steps", "How long each step is on each rank.", (panel,))
 
 
 def _kernels(by_rank: pd.DataFrame) -> Section:
@@ -194,17 +156,16 @@ def _kernels(by_rank: pd.DataFrame) -> Section:
     whole = whole.sort_values(["sum_ns", "group"], ascending=[False, True], ignore_index=True)
     whole = whole.assign(share=whole["sum_ns"] / max(int(whole["sum_ns"].sum()), 1))
     longest = by_rank.sort_values(["sum_ns", "rank"], ascending=[False, True], ignore_index=True)
-    drawn, schema = drawing(plots.kernels_across_ranks, by_rank), answers.KERNEL_BREAKDOWN
-    return kernels_section(whole, Panel("kernels-across-ranks", drawn, longest, schema))
+    return kernels_section(whole, drawn(plots.kernels_across_ranks, by_rank, longest))
 
 
-def _job_sections_quality(summary: JobSummary) -> Section:
+def _quality_of_job(summary: JobSummary) -> Section:
     """Section on the quality of the traces and their clocks."""
     heading = "Clocks relative to the first rank"
     panels = (
-        Panel("checks", None, summary.weak_by_check, answers.QUALITY, "Weak checks"),
-        Panel("clocks", None, summary.job.clocks, job_answers.CLOCKS, heading),
-        Panel("failures", None, summary.failures, frames.FAILURES, "Left out"),
+        Panel("checks", summary.weak_by_check, answers.QUALITY, "Weak checks"),
+        Panel("clocks", summary.job.clocks, job_answers.CLOCKS, heading),
+        Panel("failures", summary.failures, frames.FAILURES, "Left out"),
     )
     intro = "What the traces do not show, and how well their clocks could be aligned."
     return Section("quality", "Quality", intro, panels, checks_in_words(summary.quality))
@@ -231,12 +192,14 @@ def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
         origin_ns=origin_ns,
         rank=rank,
     )
+    figure = drawing(plots.step_spread, found["step_times"])
+    steps = Panel("step-times", found["step_times"], answers.STEP_TIMES, figure=figure)
     for section in (
-        _job_sections_steps(found["step_times"]),
+        Section("steps", "Steps", "How long each step is on each rank.", (steps,)),
         communication_section(found),
         _kernels(found["kernels by name"]),
     ):
         intro = f"{section.intro}{some}".strip() if n_shown < n_ranks else section.intro
         yield replace(section, intro=intro)
     yield launches_section(over_time, origin_ns, rank=rank)
-    yield _job_sections_quality(summary)
+    yield _quality_of_job(summary)

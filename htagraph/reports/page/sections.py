@@ -1,15 +1,14 @@
-"""Sections that the page of a rank and the page of a job share; without rows they are left out.
+"""Sections that the page of a rank and that of a job share, and what they ask.
 
-What a page asks a rank; of a job all ranks once, and one again for what is shown over time.
-
-The sections on the critical path and on what helps, of the page of a rank and of a job.
+Of a job, all ranks are asked once, and one again for what is shown over time.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,12 +22,13 @@ from htagraph.job.ranks import Work
 from htagraph.model import answers, frames
 from htagraph.model.columns import schema_of
 from htagraph.model.kinds import bound_in_words
+from htagraph.model.schema import Schema
 from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import lost_slots
 from htagraph.reports.page.html_tables import KEPT_ROWS
 from htagraph.reports.page.panels import Panel, Section
-from htagraph.reports.plots.drawing import Drawing, drawing
+from htagraph.reports.plots.drawing import drawing
 from htagraph.reports.summary import Summary
 from htagraph.reports.what_helps import ALONE, NOT_MATCHED, NOT_REPLAYED, UNCHANGED
 from htagraph.run.graph import TraceGraph
@@ -42,23 +42,20 @@ Frames = Mapping[str, "pd.DataFrame"]
 
 
 def asked(graph: TraceGraph) -> dict[str, pd.DataFrame]:
-    """Answers of one rank; the page of a job shows them of several."""
-    found = {name: _if_it_fits(graph, name) for name in _QUESTIONS}
-    return found | {"kernels by name": graph.kernel_breakdown(by="name")}
+    """Answers of one rank, the page of a job shows them of several; without rows if too large."""
+    found = {"kernels by name": graph.kernel_breakdown(by="name")}
+    for name in _QUESTIONS:
+        try:
+            found[name] = graph.ask(name)
+        except TraceLimitError as exc:
+            warnings.warn(f"The page has no {name}: {exc}", IncompleteTraceWarning, stacklevel=2)
+            found[name] = schema_of(name).empty()
+    return found
 
 
 def _asked_of_job(graph: TraceGraph) -> dict[str, pd.DataFrame]:
     """The same, and what inferred waits rest on."""
     return asked(graph) | {"inferences": graph.inferences()}
-
-
-def _if_it_fits(graph: TraceGraph, question: str) -> pd.DataFrame:
-    """The answer to a question; without rows, with a warning, if it would need too much memory."""
-    try:
-        return graph.ask(question)
-    except TraceLimitError as exc:
-        warnings.warn(f"The page has no {question}: {exc}", IncompleteTraceWarning, stacklevel=2)
-        return schema_of(question).empty()
 
 
 def asked_over_time(graph: TraceGraph) -> dict[str, pd.DataFrame]:
@@ -129,11 +126,25 @@ class RankAnswers:
         return cls(tuple(ranks), answers_of(job, ranks), moved)
 
 
-def _of_rank(rank: int, figure: Drawing) -> Drawing:
-    """Figure with its rank in the title; unchanged for rank -1."""
+def drawn(
+    plot: Callable[..., Any],
+    answer: pd.DataFrame,
+    listed: pd.DataFrame | None = None,
+    *,
+    heading: str = "",
+    rank: int = -1,
+    **options: int,
+) -> Panel:
+    """Panel of the name of a plot of an answer; `listed` are other rows for the table behind it.
+
+    `rank`: in the title, unless it is -1.
+    """
+    figure = drawing(plot, answer, **options)
     if rank >= 0:
         figure.layout["title"]["text"] = f"Rank {rank}: {figure.title}"
-    return figure
+    schema: Schema = plot.schema  # type: ignore[attr-defined]
+    name, frame = plot.__name__.replace("_", "-"), answer if listed is None else listed
+    return Panel(name, frame, schema, heading, figure)
 
 
 def _largest(frame: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -151,41 +162,16 @@ def devices_section(
     origin_ns: int,
     rank: int = -1,
 ) -> Section:
-    """Section on what devices spend their time on, how full they are, and why they are idle.
-
-    `over_time`: with ``sampled_counters``: of one rank, of a job `rank`. `origin_ns`: start of the
-    window.
-    """
+    """Section on what devices spend their time on, how full they are, and why they are idle."""
     sampled = over_time["sampled_counters by time"]
     lost = answers.UTILIZATION_LOSSES.empty() if losses is None else lost_slots(losses)
-    samples = drawing(plots.sampled_counters, sampled, origin_ns=origin_ns)
+    empty, samples = "Which kernels leave the device empty", over_time["sampled_counters"]
     panels = (
-        Panel(
-            "temporal-breakdown",
-            drawing(plots.temporal_breakdown, devices),
-            devices,
-            answers.TEMPORAL_BREAKDOWN,
-        ),
-        Panel(
-            "idle-time",
-            drawing(plots.idle_time, idle),
-            _largest(idle, "idle_ns"),
-            answers.IDLE_TIME,
-        ),
-        Panel("utilization", drawing(plots.utilization, used), used, answers.UTILIZATION),
-        Panel(
-            "utilization-losses",
-            None,
-            lost,
-            answers.UTILIZATION_LOSSES,
-            "Which kernels leave the device empty",
-        ),
-        Panel(
-            "sampled-counters",
-            _of_rank(rank, samples),
-            over_time["sampled_counters"],
-            answers.SAMPLED_COUNTERS,
-        ),
+        drawn(plots.temporal_breakdown, devices),
+        drawn(plots.idle_time, idle, _largest(idle, "idle_ns")),
+        drawn(plots.utilization, used),
+        Panel("utilization-losses", lost, answers.UTILIZATION_LOSSES, empty),
+        drawn(plots.sampled_counters, sampled, samples, origin_ns=origin_ns, rank=rank),
     )
     intro = (
         "Where work overlaps, compute counts before communication, and communication before "
@@ -198,12 +184,8 @@ def devices_section(
 def communication_section(found: Frames) -> Section:
     """Section on communication; of a job, frames have a column ``rank``."""
     overlap, exposed = found["overlap"], _largest(found["exposed_communication"], "exposed_ns")
-    drawn, schema = drawing(plots.exposed_communication, exposed), answers.EXPOSED_COMMUNICATION
     is_some = bool(overlap["communication_ns"].any())
-    panels = (
-        Panel("overlap", drawing(plots.overlap, overlap), overlap, answers.OVERLAP),
-        Panel("exposed-communication", drawn, exposed, schema),
-    )
+    panels = drawn(plots.overlap, overlap), drawn(plots.exposed_communication, exposed)
     intro = "Exposed communication is communication while nothing computes on the device."
     if "rank" in overlap.columns:
         intro += " Waiting for a late rank counts as communication here."
@@ -212,35 +194,20 @@ def communication_section(found: Frames) -> Section:
 
 def kernels_section(by_name: pd.DataFrame, across: Panel | None = None) -> Section:
     """Section on kernels: those with most time, and how much ranks differ."""
-    drawn = drawing(plots.top_kernels, by_name)
-    kernels = Panel("top-kernels", drawn, by_name, answers.KERNEL_BREAKDOWN)
+    kernels = drawn(plots.top_kernels, by_name)
     return Section("kernels", "Kernels", "", (kernels, across) if across else (kernels,))
 
 
 def launches_section(over_time: Frames, origin_ns: int, *, rank: int = -1) -> Section:
-    """Section on launches, the queue and copies of one rank; of a job, of `rank`.
-
-    `origin_ns`: start of the window.
-    """
+    """Section on launches, the queue and copies of one rank; of a job, of `rank`."""
     launches, queue, copies = (
         over_time[name] for name in ("launch_stats", "queue_length", "memory_bandwidth")
     )
-    length = drawing(plots.queue_length, queue, origin_ns=origin_ns)
-    moved = drawing(plots.memory_bandwidth, copies, origin_ns=origin_ns)
+    length = drawn(plots.queue_length, queue, origin_ns=origin_ns, rank=rank)
     panels = (
-        Panel(
-            "launch-stats",
-            _of_rank(rank, drawing(plots.launch_stats, launches)),
-            _largest(launches, "launch_ns"),
-            answers.LAUNCH_STATS,
-        ),
-        Panel(
-            "queue-length",
-            _of_rank(rank, length),
-            over_time["queue_blocked"],
-            answers.QUEUE_BLOCKED,
-        ),
-        Panel("memory-bandwidth", _of_rank(rank, moved), copies, answers.COUNTERS),
+        drawn(plots.launch_stats, launches, _largest(launches, "launch_ns"), rank=rank),
+        Panel(length.name, over_time["queue_blocked"], answers.QUEUE_BLOCKED, figure=length.figure),
+        drawn(plots.memory_bandwidth, copies, origin_ns=origin_ns, rank=rank),
     )
     intro = (
         "A launch that takes longer than its work leaves the device idle; while the queue is never "
@@ -272,9 +239,9 @@ def _of_job(path: JobPath) -> Panel:
     longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
     return Panel(
         "job-path",
-        drawing(plots.job_path_timeline, path),
         longest[["rank", *_COLUMNS]],
         frames.JOB_SEGMENTS,
+        figure=drawing(plots.job_path_timeline, path),
         segments=tuple(longest.index[:KEPT_ROWS].tolist()),
         verb="path",
         is_folded=True,
@@ -286,9 +253,9 @@ def _path_section_of_rank(path: CriticalPath) -> Panel:
     rows = largest(path.durations_ns, min(path.n_segments, KEPT_ROWS))
     return Panel(
         "critical-path-timeline",
-        drawing(plots.critical_path_timeline, path),
         path.segments_at(rows)[_COLUMNS],
         frames.SEGMENTS,
+        figure=drawing(plots.critical_path_timeline, path),
         n_rows=path.n_segments,
         segments=tuple(rows.tolist()),
         verb="path",
@@ -299,7 +266,7 @@ def _path_section_of_rank(path: CriticalPath) -> Panel:
 def help_section(summary: Summary | JobSummary) -> Section:
     """Section on what would help: each change alone, or why none is listed."""
     helpful, verdict = summary.first_changes, summary.verdict
-    panel = Panel("what-helps", None, helpful, frames.FIRST_CHANGES)
+    panel = Panel("what-helps", helpful, frames.FIRST_CHANGES)
     is_replayed = isinstance(summary, Summary) or summary.is_replayed
     said = f"{ALONE} {verdict.rests_on}".strip() if len(helpful) else UNCHANGED
     why_not = NOT_MATCHED if isinstance(summary, JobSummary) and summary.job.alone else NOT_REPLAYED
@@ -313,14 +280,16 @@ def numbers_section(summary: Summary | JobSummary) -> Section:
     if isinstance(summary, JobSummary):
         by = {"rank": summary.by_rank, **by}
     headings = {"rank": "Ranks", "bound": "Bounds", "name": "What ran", "op": "Operators"}
-    panels = [_groups(frame, name, f"{headings[name]} on the path") for name, frame in by.items()]
+    panels = [
+        Panel(
+            f"path-{name}s",
+            frame.rename_axis(name).reset_index().replace({"op": {"": "(no operator)"}}),
+            frames.BREAKDOWN,
+            f"{headings[name]} on the path",
+        )
+        for name, frame in by.items()
+    ]
     intro = f"Each table adds up to the path. {summary.inferred}".strip()
     first = summary.by_bound["share"].head(2)
     fact = " and ".join(f"{share:.0%} {bound_in_words(str(name))}" for name, share in first.items())
     return Section("numbers", "Critical path in numbers", intro, tuple(panels), fact)
-
-
-def _groups(frame: pd.DataFrame, by: str, heading: str) -> Panel:
-    """Panel on the path by group."""
-    named = frame.rename_axis(by).reset_index().replace({"op": {"": "(no operator)"}})
-    return Panel(f"path-{by}s", None, named, frames.BREAKDOWN, heading)

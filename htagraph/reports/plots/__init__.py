@@ -29,14 +29,13 @@ from htagraph.reports.plots.job_plots import (
     pipeline_schedule,
     step_spread,
 )
-from htagraph.reports.plots.kernel_plots import roofline, time_at_roof, top_kernels
+from htagraph.reports.plots.kernel_plots import roofline, time_at_roof, timeline, top_kernels
 from htagraph.reports.plots.path_plots import (
     critical_path_timeline,
     differences,
     job_path_timeline,
     steps,
 )
-from htagraph.reports.plots.timeline_plots import timeline
 
 __all__ = [
     "collective_waits", "critical_path_timeline", "differences", "exposed_communication",

@@ -1,7 +1,4 @@
-"""Figures of launches, queue length, memory bandwidth and memory.
-
-Figure of what another instrument sampled, a row for each counter.
-"""
+"""Figures over time: queue length, bandwidth, memory and sampled counters; and of launches."""
 
 from __future__ import annotations
 
@@ -49,12 +46,6 @@ _NO_TOTALS = "No totals of memory were recorded, only changes: they need a newer
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
-def _log_bins(longest_ns: int) -> F64:
-    """Edges of bins of equal ratio, from 1 ns on."""
-    decades = np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE).astype(int)
-    return np.asarray(10.0 ** (np.arange(decades + 2) / _BINS_PER_DECADE), dtype=np.float64)
-
-
 def _duration_line(name: str, dur_ns: I64, edges: F64, line: dict[str, Any]) -> dict[str, Any]:
     """Line of steps, of a color and a dash: how many durations lie in each bin."""
     count, _ = np.histogram(np.maximum(dur_ns, 1), bins=edges)
@@ -80,7 +71,10 @@ def launch_stats(frame: pd.DataFrame) -> Drawing:
         "delay until its work starts": ("launch_delay_ns", BOUND_COLORS["launch"]),
         "its work": ("kernel_ns", BOUND_COLORS["compute"]),
     }
-    edges = _log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
+    # Edges of bins of equal ratio, from 1 ns on.
+    longest_ns = int(frame[[column for column, _ in columns.values()]].to_numpy().max())
+    n_bins = int(np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE)) + 2
+    edges: F64 = 10.0 ** (np.arange(n_bins) / _BINS_PER_DECADE)
     lines = [
         _duration_line(
             name,
@@ -341,7 +335,11 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dr
             "automargin": True,
             "gridcolor": "rgba(134, 148, 168, 0.25)",
         }
-        names.append(_name_above(label(name) + (f", {label(of)}" if of else ""), top))
+        names.append(
+            {"xref": "paper", "yref": "paper", "x": 0, "y": top, "xanchor": "left"}
+            | {"yanchor": "bottom", "text": label(name) + (f", {label(of)}" if of else "")}
+            | {"showarrow": False, "font": {"size": 12}}
+        )
         for place, (device, line) in enumerate(part.groupby("device", sort=True)):
             title = f"device {device}" if device != -1 else "host"
             traces += _sample_plots_line(line, (unit, origin), axis, place, title)
@@ -373,12 +371,6 @@ def _change(part: pd.DataFrame) -> float:
     """By which part of its greatest value a counter changes."""
     greatest = float(part[["min", "max"]].abs().to_numpy().max())
     return float(part["max"].max() - part["min"].min()) / greatest if greatest else 0.0
-
-
-def _name_above(text: str, top: float) -> dict[str, Any]:
-    """Name of a row, above it."""
-    where = {"xref": "paper", "yref": "paper", "x": 0, "y": top, "xanchor": "left"}
-    return where | {"yanchor": "bottom", "text": text, "showarrow": False, "font": {"size": 12}}
 
 
 def _sample_plots_line(

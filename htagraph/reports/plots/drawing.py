@@ -1,6 +1,6 @@
-"""A figure as plain data: what plotly's script draws on a page, without its Python package.
+"""A figure as plain data, which plotly's script draws on a page without its Python package.
 
-Fewer marks than data: joined marks keep their total time and extremes, and are counted.
+It has fewer marks than there is data: joined ones keep their total time and extremes.
 """
 
 from __future__ import annotations

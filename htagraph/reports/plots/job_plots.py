@@ -1,7 +1,4 @@
-"""Figures of a job: late ranks, and what differs between ranks.
-
-Figures of a pipeline: which micro-batch was where, when.
-"""
+"""Figures of a job: late ranks, what differs between ranks, and micro-batches of a pipeline."""
 
 from __future__ import annotations
 

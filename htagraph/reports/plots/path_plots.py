@@ -1,7 +1,4 @@
-"""Figures of the critical path of a rank or a job: as one bar, over time, and step by step.
-
-Figure of two runs: what differs most.
-"""
+"""Figures of the critical path over time and by step, and of what differs most between two runs."""
 
 from __future__ import annotations
 

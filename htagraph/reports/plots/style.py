@@ -84,11 +84,10 @@ class TimeUnit(NamedTuple):
         return np.asarray(times_ns, dtype=np.float64) / self.size_ns
 
 
-def of_frame(schema: Schema, *more: str) -> Door:
+def of_frame(schema: Schema, *more: str) -> Callable[[Callable[_P, Drawing]], Callable[_P, Figure]]:
     """Draw in plotly; report a wrong frame: another question's answer, or columns are missing.
 
-    `schema`: of the frame; a figure may need only some of its columns. `more`: further columns:
-    ``rank`` in an answer of a job.
+    `more`: columns besides those of the schema: ``rank`` in an answer of a job.
     """
     answer = schema.name.lower().removeprefix("matched_") + (" of a job" if more else "")
 
@@ -98,44 +97,44 @@ def of_frame(schema: Schema, *more: str) -> Door:
         missing = [name for name in (*schema.columns, *more) if name not in given.columns]
         return f"a frame without {missing[0]!r}" if missing else ""
 
-    return Door(wrong, f"give the answer to {answer}.")
+    return _door(wrong, f"give the answer to {answer}.", schema)
 
 
-def of_path(*kinds: str) -> Door:
+def of_path(*kinds: str) -> Callable[[Callable[_P, Drawing]], Callable[_P, Figure]]:
     """Draw in plotly; report an object that is not a path of one of these classes."""
 
     def wrong(given: object) -> str:
         return "" if type(given).__name__ in kinds else f"a {type(given).__name__}"
 
-    return Door(wrong, f"give the {' or '.join(kinds)} itself.")
+    return _door(wrong, f"give the {' or '.join(kinds)} itself.")
 
 
-class Door:
-    """Makes a drawing a figure of plotly; a failure reports what is wrong with its argument.
+def _door(
+    wrong: Callable[[object], str], hint: str, schema: Schema | None = None
+) -> Callable[[Callable[_P, Drawing]], Callable[_P, Figure]]:
+    """Make a drawing a figure of plotly; a failure reports what is wrong with its first argument.
 
-    `wrong`: what is wrong with the first argument; empty for nothing. `hint`: what to give instead.
+    People call the function with this door; `drawing` reaches the one on data behind it.
     """
 
-    def __init__(self, wrong: Callable[[object], str], hint: str) -> None:
-        self._wrong, self._hint = wrong, hint
-
-    def __call__(self, draw: Callable[_P, Drawing]) -> Callable[_P, Figure]:
-        """The function that people call; `drawing` reaches the one on data."""
-
+    def door(draw: Callable[_P, Drawing]) -> Callable[_P, Figure]:
         @wraps(draw)
         def drawn(*args: _P.args, **options: _P.kwargs) -> Figure:
             try:
                 made = draw(*args, **options)
             except (AttributeError, KeyError, TypeError) as exc:
                 first = next(iter(signature(draw).parameters))
-                said = self._wrong(args[0] if args else options.get(first))
+                said = wrong(args[0] if args else options.get(first))
                 if not said:
                     raise
                 name = draw.__name__
-                raise QueryError(f"plots.{name} cannot draw {said}.", hint=self._hint) from exc
+                raise QueryError(f"plots.{name} cannot draw {said}.", hint=hint) from exc
             return made.in_plotly()
 
+        drawn.schema = schema  # type: ignore[attr-defined]
         return drawn
+
+    return door
 
 
 def percent(share: float) -> str:
@@ -295,12 +294,7 @@ def new_figure(
     height: int = 320,
     **layout: Any,  # noqa: ANN401
 ) -> Drawing:
-    """Figure in the style of the report.
-
-    `traces`: traces of plotly. `title`: the fact that the figure shows. `rows`: rows of horizontal
-    bars, which decide the height; else it is `height`. `layout`: of plotly; merged into the layout
-    of all figures.
-    """
+    """Figure in the style of the report; `rows` of horizontal bars, if any, decide the height."""
     legend = {
         "orientation": "h",
         "y": 1.0,
