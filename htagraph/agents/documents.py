@@ -23,7 +23,7 @@ from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.report_folder import ReportOrigin
 
 CHARACTERS_PER_TOKEN = 4
-"""Estimate for English and JSON, chosen. Pinned by `test_budget.py`, which measures answers."""
+"""Estimate for English and JSON, chosen. Pinned by `test_desk.py`, which measures answers."""
 
 LEAST_TOKENS = 300
 """Shortest answer, chosen: the head and the names of what is left out fit into it."""

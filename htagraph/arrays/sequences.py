@@ -131,26 +131,22 @@ def _occurrences(position: I64, number: I64, length: int, first_number: int) -> 
 _SAME = 6_000
 """Evidence of equal symbols."""
 _AWAY = 2_000
-"""What distance takes away for each factor e: some ends come late by many times the scale.
-
-Pinned by `test_sequence_matching.py::test_what_was_sent_before_is_received_at_once`.
+"""What distance takes away for each factor e: some ends come late by many times the scale. Pinned
+by test_sequences.
 """
 _OTHER_SIZE = 8_000
 """What another size takes away, if the other sequence has this size, too: splits may be uneven.
-
-Pinned by `test_sequence_matching.py::test_sizes_tell_what_times_do_not`.
+Pinned by test_sequences.
 """
 _GAP = 6_000
-"""What a gap costs, once however long: losses are rare, and ends often come late. Chosen.
-
-Pinned by `test_sequence_matching.py::test_times_tell_what_is_missing_of_equal_events`.
+"""What a gap costs, once however long: losses are rare, and ends often come late. Chosen:
+test_sequences.
 """
 _END = 3_000
 """What it costs if only one sequence has a beginning, or an end: recordings often differ so."""
 _DOUBT = 3_000
-"""Another chain with so little less evidence (1 to 20) leaves in doubt what it matches else.
-
-Pinned by `test_sequence_matching.py::test_sizes_tell_what_times_do_not`.
+"""Another chain with so little less evidence (1 to 20) leaves in doubt what it matches else. Pinned
+by test_sequences.
 """
 _NEAR_NS = 50_000_000
 """Largest distance of a pair. Ends of one collective are recorded up to 6 ms apart, rarely more."""

@@ -13,7 +13,7 @@ from htagraph.errors import QueryError
 from htagraph.model.units import human_count
 
 _WARM_UP = 2
-"""Steps of warm-up, chosen: the profiler's own start is slow. Pinned by `test_profile.py`."""
+"""Steps of warm-up, chosen: the profiler's own start is slow. Pinned by `test_handler.py`."""
 
 _OWN_OPTIONS = ("schedule", "on_trace_ready")
 

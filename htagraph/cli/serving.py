@@ -46,8 +46,7 @@ _LISTED = ("fix", "evidence")
 """What is said of a finding in the list, besides its title."""
 _AROUND = 2.5
 """Length of the timeline around a selected slice, in its lengths: the UI keeps 2 or more (chosen).
-
-Pinned by `test_view_in_browser.py::test_the_ui_opens_at_the_first_finding_and_at_a_link`.
+Pinned by test_view_in_browser.
 """
 
 

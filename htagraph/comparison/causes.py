@@ -148,22 +148,22 @@ def is_same_size(
 
 
 _WORTH_NAMING = 0.1
-"""Share of the difference from which a bound is named. Chosen: test_causes."""
+"""Share of the difference from which a bound is named. Chosen: test_findings."""
 
 _MOST_OF_IT = 0.4
 """Share of a bound's change from which one kernel or operator is named as its cause. Chosen:
-test_causes."""
+test_findings."""
 
 _NEARLY_ALL = 0.9
 """Share from which one kernel or operator is named as the whole cause, with its own time. Chosen:
-test_causes."""
+test_findings."""
 
 _N_CAUSES = 3
-"""Bounds that a sentence names: more is no sentence. Pinned by `test_causes.py`."""
+"""Bounds that a sentence names: more is no sentence. Pinned by `test_findings.py`."""
 
 _SHARE_OF_A_REASON = 0.2
 """Share from which calls, or the time of each, count as a reason for a change. Chosen:
-test_causes."""
+test_findings."""
 
 _ROUNDS_TO_NOTHING = 0.005
 """Smaller changes print as 0%."""

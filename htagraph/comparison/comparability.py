@@ -146,10 +146,10 @@ def _common(before: pd.Series, after: pd.Series) -> float | None:
 
 _FEWEST_SHARED = 0.5
 """Share of the time that steps have to share: else they are compared as a whole. Chosen, as that of
-names in common. Pinned by test_shared_work."""
+names in common. Pinned by test_kinds."""
 
 _N_NAMED = 2
-"""Names that are left out and told; more is no sentence. Pinned by `test_shared_work.py`."""
+"""Names that are left out and told; more is no sentence. Pinned by `test_kinds.py`."""
 
 _WHOLES = ("step", *PATH_PARTS)
 

@@ -21,7 +21,7 @@ State = Literal["passed", "broken", "withheld"]
 
 DEFAULT_FAIL_ABOVE = 0.05
 """Share by which a run may be slower than its baseline, by default. Documented in `docs/gate.md`.
-Pinned by test_limits."""
+Pinned by test_damage."""
 
 _DAMAGED = "the recording is damaged"
 _ACCEPT = " Record it again, or check it as it is: --accept-damage."
@@ -39,7 +39,7 @@ RESULTS: dict[State, str] = {"passed": "passed", "broken": "failed", "withheld":
 
 _MOST_STEPS = 1_000
 """Longest capture that a check suggests, in steps: a longer one is not practical. Chosen:
-test_limits."""
+test_damage."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from htagraph.run.graph import TraceGraph
 
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "group": 100, "operator": 150}
 """Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
-Chosen, with `_LONGEST_NAME` and `_N_STEPS`. Pinned by test_samples."""
+Chosen, with `_LONGEST_NAME` and `_N_STEPS`. Pinned by test_kinds."""
 
 _LONGEST_NAME = 240
 """Characters of a name that are kept: enough to tell kernels apart."""

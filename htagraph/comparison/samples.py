@@ -26,7 +26,7 @@ from htagraph.model.kinds import Bound, EventKind
 from htagraph.run.graph import TraceGraph
 
 _N_ODD = 6
-"""Outlier steps that a profile names; the rest are counted. Chosen: test_samples."""
+"""Outlier steps that a profile names; the rest are counted. Chosen: test_kinds."""
 
 
 class Samples(NamedTuple):

@@ -195,7 +195,7 @@ Codes = npt.NDArray[np.integer]
 
 _N_PARTS = 200
 """Parts of a run, each with one main cause (chosen): on a screen, a few pixels each. Pinned by
-test_segment_causes."""
+test_critical_path."""
 
 
 def with_causes(segments: pd.DataFrame, attributed_time: pd.DataFrame) -> pd.DataFrame:

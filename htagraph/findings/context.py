@@ -48,10 +48,7 @@ _MOST = 0.5
 """More than this share is most of something."""
 
 _HARDLY_ANY = 0.05
-"""Up to this share, compiled code or low precision counts as none. Chosen.
-
-Pinned by `test_rules.py::test_a_twentieth_of_compiled_work_counts_as_none`.
-"""
+"""Up to this share, compiled code or low precision counts as none. Chosen: test_rules."""
 
 _TRAINS = re.compile(
     r"^autograd::engine::|[Bb]ackward\d*$|\b[Bb]ackward\b|^Optimizer\.(step|zero_grad)#"
@@ -264,9 +261,8 @@ def _blocking_copies(dag: Dag, window: Window) -> tuple[str, int]:
 
 
 LENGTH = 165
-"""Characters of advice at most: two lines of 88 columns, less their indent.
-
-A limit of the screen. Pinned by `test_rules.py::test_advice_fits_into_two_lines`.
+"""Characters of advice at most: two lines of 88 columns, less their indent. A limit of the screen.
+Pinned by test_rules.
 """
 _OPERATOR = 88
 """Characters of an operator with its shapes in advice, which has 77 more at most."""

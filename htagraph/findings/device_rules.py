@@ -15,10 +15,8 @@ from htagraph.replay.draft import of_class
 from htagraph.replay.host_changes import graphed
 
 _SHORT_NS = 3_000
-"""Copies and fills that take less cost by their number, not by their bytes.
-
-Chosen: a few bytes take a GPU 1 to 2 us. Pinned by
-`test_rules.py::test_a_threshold_of_advice_is_where_it_is_stated`.
+"""Copies and fills that take less cost by their number, not by their bytes. Chosen: a few bytes
+take a GPU 1 to 2 us. Pinned by test_rules.
 """
 _FILL = re.compile(r"(?i)memset|fillbuffer")
 _WITHIN = re.compile(r"DtoD|DeviceToDevice|Device -> Device")

@@ -51,9 +51,8 @@ NOTHING_MATCHED = (
 )
 
 _MOST = 0.5
-"""Part of a finding from which on most of it lies in a range.
-
-Chosen. Pinned with `_EVERYWHERE` by `test_main_range.py`.
+"""Part of a finding from which on most of it lies in a range. Chosen. Pinned with `_EVERYWHERE` by
+test_findings.
 """
 
 _EVERYWHERE = 0.9
@@ -98,8 +97,7 @@ def main_range(
 
 
 _N_EVIDENCE = 3
-"""Contributors that a finding names. Pinned by `test_findings.py::test_three_names_are_evidence`.
-"""
+"""Contributors that a finding names. Pinned by test_findings."""
 
 _BY_OP = (
     Cause.GPU_SYNCHRONIZATION,
@@ -111,10 +109,8 @@ _BY_OP = (
 """Causes whose calls and copies have few names: the operator tells them apart."""
 
 _LINE_WIDTH = 80
-"""Characters of a line of Python code, with its file: long paths are cut.
-
-A limit of the screen: `Evidence.frame` has all. Pinned by
-`test_findings.py::test_a_python_frame_loses_its_middle`.
+"""Characters of a line of Python code, with its file: long paths are cut. A limit of the screen:
+`Evidence.frame` has all. Pinned by test_findings.
 """
 
 

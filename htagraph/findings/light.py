@@ -10,14 +10,12 @@ from htagraph.queries.roofline import speed_of_light
 from htagraph.replay.excerpt import LARGE
 
 _WORTH_NAMING = 0.02
-"""Least share of the window that an operator saves at its roof to be named.
-
-Chosen. Pinned by `test_light.py::test_an_operator_near_its_roof_is_not_named`.
+"""Least share of the window that an operator saves at its roof to be named. Chosen. Pinned by
+test_findings.
 """
 _MOST_WORK = 0.8
 """Share of device time with a model from which on the rest cannot change what is left to gain.
-
-Chosen. Pinned by `test_light.py::test_little_is_said_if_little_has_a_model`.
+Chosen. Pinned by test_findings.
 """
 _LIMITS = {
     "compute": "the peak of its matrix units",

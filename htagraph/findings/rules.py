@@ -17,17 +17,14 @@ from htagraph.replay.changes import Change
 from htagraph.replay.host_changes import graphed, prefetch
 
 _LONG_CODE_NS = 1_000_000
-"""Untraced code between two operators that takes longer does more than call them.
-
-Chosen, as `_LONG_OP_NS`. Both are pinned by
-`test_rules.py::test_a_threshold_of_advice_is_where_it_is_stated`.
+"""Untraced code between two operators that takes longer does more than call them. Chosen, as
+`_LONG_OP_NS`. Both are pinned by test_rules.
 """
 _LONG_OP_NS = 5_000_000
 """A call or operator that takes longer does more than launch."""
 _MOST_WORKERS = 8
-"""Workers that a rank has cores for: if data needs more, it must be cheaper to load.
-
-Chosen. Pinned by `test_rules.py::test_data_that_needs_nine_workers_is_to_be_cheaper`.
+"""Workers that a rank has cores for: if data needs more, it must be cheaper to load. Chosen. Pinned
+by test_rules.
 """
 
 _LOADS = re.compile(r"(?i)(^|[^a-z])load(ing)?([^a-z]|$)")

@@ -18,23 +18,19 @@ from htagraph.replay.changes import Change
 from htagraph.replay.predictions import Trials
 
 _LITTLE = 1 / 3
-"""Largest cost, as a share of the run, below which a second chain is looked for.
-
-Found on 151 real runs. Pinned by `test_ranking.py::test_a_cause_of_a_third_stands_alone`.
+"""Largest cost, as a share of the run, below which a second chain is looked for. Found on 151 real
+runs. Pinned by test_ranking.
 """
 
 _MORE = 0.2
 """What two causes cost together beyond the sum of both, as a share of the run, from which on they
-run side by side.
-
-Found on the same: 16 pairs have 29% and more, the others 19.7% and less. Pinned by
-`test_ranking.py::test_two_equal_chains_are_one_finding`.
+run side by side. Found on the same: 16 pairs have 29% and more, the others 19.7% and less. Pinned
+by test_ranking.
 """
 
 _UNKNOWN = 0.5
 """Share of the next path from which on unknown waits are what limits the run without a cause.
-
-Chosen. Pinned by `test_ranking.py::test_a_chain_of_unknown_waits_withholds_the_verdict`.
+Chosen. Pinned by test_ranking.
 """
 
 

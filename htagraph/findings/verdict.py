@@ -16,43 +16,33 @@ from htagraph.writers.notebook_cell import escaped
 
 _N_CARDS = 3
 """Cards that a verdict prints; of two causes side by side, and one more. A limit of the screen:
-`Verdict.findings` has all.
-
-Pinned by `test_verdict.py::test_three_cards_are_printed`.
+`Verdict.findings` has all. Pinned by test_verdict.
 """
 
 LEAST_CARD, LEAST_ALSO = 0.05, 0.01
-"""Shares of the run that a cause costs from which on it has a card, or is named.
-
-Chosen: of 416 cards of 151 real runs, 110 cost less than 5%. Pinned by
-`test_verdict.py::test_a_cause_has_a_card_from_five_percent_on`.
+"""Shares of the run that a cause costs from which on it has a card, or is named. Chosen: of 416
+cards of 151 real runs, 110 cost less than 5%. Pinned by test_verdict.
 """
 
 _LEADS = 0.5
 """Part of the largest cost from which on a late rank, slow stage or imbalance is the headline: all
-else on the path waits for it, too.
-
-Chosen: changes no first cause of 151 real runs. Pinned by
-`test_ranking.py::test_a_late_rank_leads_from_half_of_the_largest_cost_on`.
+else on the path waits for it, too. Chosen: changes no first cause of 151 real runs. Pinned by
+test_ranking.
 """
 
 _ALONE = 0.5
-"""Part of the first cost up to which the second one is small: then only the first helps.
-
-Chosen. Pinned by `test_verdict.py::test_the_device_is_busy_if_nothing_else_costs_half_as_much`.
+"""Part of the first cost up to which the second one is small: then only the first helps. Chosen.
+Pinned by test_verdict.
 """
 
 _HIDDEN = 0.85
-"""Part of the path time of a cause below which its cost says that it is partly hidden.
-
-Chosen: the other readings of a trace move nine of ten costs by less. Pinned by
-`test_verdict.py::test_a_card_says_where_a_cause_is_partly_hidden`.
+"""Part of the path time of a cause below which its cost says that it is partly hidden. Chosen: the
+other readings of a trace move nine of ten costs by less. Pinned by test_verdict.
 """
 
 _ADDS = 0.9
-"""Part of the cost of a cause from which on what its fix saves adds nothing.
-
-Chosen. Pinned by `test_verdict.py::test_a_fix_has_a_number_if_it_adds_a_fact`.
+"""Part of the cost of a cause from which on what its fix saves adds nothing. Chosen. Pinned by
+test_verdict.
 """
 
 _BOTH = 0.9
@@ -60,27 +50,21 @@ _BOTH = 0.9
 `test_verdict.py::test_two_chains_of_all_of_the_run_have_no_number`."""
 
 _SECOND = 0.2
-"""Part of the largest contributor from which on a card names the second one. Chosen.
-
-Pinned by `test_verdict.py::test_a_small_second_contributor_is_not_named`.
+"""Part of the largest contributor from which on a card names the second one. Chosen: test_verdict.
 """
 
 _N_DAMAGED = 3
 """Sentences on damage that a verdict prints. A limit of the screen: `Verdict.damage` has all.
-
-Pinned by `test_verdict.py::test_three_sentences_on_damage_are_printed`.
+Pinned by test_verdict.
 """
 
 _N_RANKS = 3
 """Ranks that evidence names; the rest are counted. A limit of the screen: `Finding.ranks` has all.
-
-Pinned by `test_verdict.py::test_three_ranks_are_named`.
+Pinned by test_verdict.
 """
 
 _WIDTH = 88
-"""Columns of a verdict in Python. A limit of the screen, not of the answer.
-
-Pinned by `test_verdict.py::test_lines_have_88_columns`.
+"""Columns of a verdict in Python. A limit of the screen, not of the answer. Pinned by test_verdict.
 """
 
 _STYLES = {

@@ -32,10 +32,7 @@ from htagraph.model.window import Window
 from htagraph.queries.quality import UNKNOWN_LIMIT
 
 _COSTS = 0.05
-"""Share of the window above which lost time is named.
-
-Chosen. Pinned by `test_replays.py::test_lost_time_is_named_from_a_twentieth_on`.
-"""
+"""Share of the window above which lost time is named. Chosen. Pinned by test_planted."""
 
 _MOST = 0.5
 """More than this share is most of the window. Pinned by the same test."""
@@ -72,12 +69,11 @@ def replays_in_words(found: ReplayTime) -> str:
 
 _FEW_EVENTS = 100
 """Below this number of events on all threads, a trace is not the profile of a step. Chosen: a step
-of a small model has several hundred. Pinned with `_LEAST_SHARE` by `test_too_little.py`.
+of a small model has several hundred. Pinned with `_LEAST_SHARE` by `test_findings.py`.
 """
 
 _LEAST_SHARE = 0.01
 """Share of the path in operators, functions, ranges and calls below which nothing is known of it.
-
 Chosen: of what else there is, not even the neighbours are known.
 """
 
@@ -121,8 +117,7 @@ def before_the_device(damage: Iterable[Damage], *, has_device: bool, uses_device
 
 _MIN_SHARE = 0.1
 """Smallest part of a window that is worth a report, and least share of compute that is looked into.
-
-Chosen. Pinned by `test_judged_part.py::test_a_part_is_judged_from_a_tenth_on`.
+Chosen. Pinned by test_findings.
 """
 
 

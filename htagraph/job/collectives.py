@@ -42,11 +42,11 @@ test_evidence."""
 _PART_OF_TRANSFER = 2
 """Ranks leave a collective in the last half of its transfer, at the earliest. Measured on NCCL:
 ends of 168 collectives differ by 0.28 of the shortest kernel at most for all-reduces, 0.59 (but
-within 100 us of that) for reduce-scatters. Pinned by test_late_in_every_step."""
+within 100 us of that) for reduce-scatters. Pinned by test_lateness."""
 
 _LEAST_SKEW_NS = 100_000
 """But their ends may differ by this: all-gathers may leave some hops, each of some latency, early.
-Measured on NCCL: 132 us for all-gathers of 70 us and more. Pinned by test_late_in_every_step."""
+Measured on NCCL: 132 us for all-gathers of 70 us and more. Pinned by test_lateness."""
 
 
 @dataclass(frozen=True)

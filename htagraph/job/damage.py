@@ -23,7 +23,7 @@ from htagraph.readers.storage import name_of
 
 _CLOCKS_APART_NS = 1_000_000
 """Clocks of processes of one host that are further apart are not one. Measured: 0 in 17 jobs of one
-host; processes calibrate their ticks to 0.1 ms. Pinned by test_lost_collectives."""
+host; processes calibrate their ticks to 0.1 ms. Pinned by test_collectives."""
 
 WHOLE_JOB = -1
 """Rank of damage that no rank has alone."""

@@ -30,7 +30,7 @@ MOST_COLLECTIVES = 4_000_000
 
 _BYTES_OF_A_COLLECTIVE = 1_100
 """Memory of a kept collective, for the warning: `python -m tests.benchmarks.bench_collectives`.
-Pinned by test_kept_steps."""
+Pinned by test_merged_replay."""
 
 
 class StepStart(NamedTuple):

@@ -42,7 +42,7 @@ _AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function")
 
 _A_CALL_NS = 50_000
 """Below this, the shortest wait of a rank is what the call takes by itself. Chosen:
-test_pipeline_actions."""
+test_pipeline."""
 
 _MESSAGE = re.compile(r"^PP:(\d{1,6})(SEND|RECV)_([FB])(\d{1,6})$")
 

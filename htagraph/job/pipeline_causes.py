@@ -28,11 +28,11 @@ CHANGES = ("rank", "stage", "micro-batch", "action", "transfer")
 
 _SLOWER = 1.1
 """How many times as long as its peers something takes that is called slow. Chosen above what equal
-stages differ by. Pinned by test_pipeline_causes."""
+stages differ by. Pinned by test_pipeline."""
 
 _MIN_SAVING = 0.03
 """Share of the step that a repair saves at least, to be called a cause. Chosen:
-test_pipeline_causes."""
+test_pipeline."""
 
 _LEAST = 1e-3
 """Least size of a micro-batch or stage relative to others: nothing is divided by less. Chosen."""

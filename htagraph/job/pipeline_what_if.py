@@ -90,7 +90,7 @@ _HINT = "without options, it tries every schedule that it can."
 
 _MOST_ACTIONS = 4_000_000
 """Actions of all steps up to which a plan is tried. A limit of memory, chosen. Pinned by
-test_pipeline_what_if."""
+test_pipeline_kernels."""
 
 
 class Plan(NamedTuple):

@@ -14,7 +14,7 @@ from htagraph.model.labels import distinct_names
 
 _MIN_EXCESS = 0.05
 """Share of a rank's kernel time above the median rank's from which its device counts as slow.
-Chosen above what equal devices differ by. Pinned by test_stragglers."""
+Chosen above what equal devices differ by. Pinned by test_lateness."""
 
 
 def _causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:

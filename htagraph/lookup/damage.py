@@ -20,15 +20,13 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 
 _LEAST_NS = 1_000_000
-"""By how much a recorded dependency runs backward if a clock was set.
-
-Measured: of 116 real traces, none has a dependency that does after the device clock is aligned.
-Device clocks that cannot be aligned are tens of microseconds off. Pinned by
-`test_clock_jumps.py::test_a_clock_that_was_set_back_is_damage`.
+"""By how much a recorded dependency runs backward if a clock was set. Measured: of 116 real traces,
+none has a dependency that does after the device clock is aligned. Device clocks that cannot be
+aligned are tens of microseconds off. Pinned by test_damage.
 """
 _LEAST_OVERLAP_NS = 200_000
 """By how much a wait ends before what it waited for if a clock was set; in real traces, by less
-than 20 us. Pinned by `test_clock_jumps.py::test_waits_that_end_long_before_their_work_are_damage`.
+than 20 us. Pinned by `test_damage.py::test_waits_that_end_long_before_their_work_are_damage`.
 """
 
 
@@ -109,17 +107,13 @@ def reader_damage(dag: Dag) -> Iterator[Damage]:
 
 
 LOST_LIMIT = 0.05
-"""Share of a window in holes up to which it is judged nevertheless.
-
-Chosen: causes are told apart by larger shares. Pinned by
-`test_damage.py::test_a_small_hole_is_only_told`.
+"""Share of a window in holes up to which it is judged nevertheless. Chosen: causes are told apart
+by larger shares. Pinned by test_damage.
 """
 
 _LEAST_SHARE = 1 / 3
-"""Share of a window from which on a part is judged in its place.
-
-Chosen: a hole in the middle leaves less than half on each side. Pinned by
-`test_damage.py::test_a_part_of_a_third_is_judged_in_place_of_the_whole`.
+"""Share of a window from which on a part is judged in its place. Chosen: a hole in the middle
+leaves less than half on each side. Pinned by test_damage.
 """
 
 WHOLE_PART = "the longest part without lost records"

@@ -29,15 +29,12 @@ from htagraph.model.window import Window
 
 _FEWEST = 2
 """Steps of a default window: one step says nothing of what it is like in the middle of others.
-
-Chosen. Pinned by `test_default_window.py::test_one_step_is_no_window`.
+Chosen. Pinned by test_default_window.
 """
 
 _HALF = 0.5
-"""Share of a window that steps must take to be judged in its place.
-
-Chosen: most of a run is never left out. Pinned by
-`test_default_window.py::test_steps_that_are_less_than_half_are_no_window`.
+"""Share of a window that steps must take to be judged in its place. Chosen: most of a run is never
+left out. Pinned by test_default_window.
 """
 
 _BEFORE = np.iinfo(np.int64).min

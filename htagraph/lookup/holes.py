@@ -222,21 +222,21 @@ def _stretches(lost: Bools, fewest: int) -> list[tuple[int, int, int]]:
 _LOST_NODES_FEWEST = 3
 """Replays of a whole graph, and replays that each lack other nodes of it, that show a loss. Chosen:
 two graphs that run once, before and after all layers of a model, are parts of the others.
-Pinned by `test_lost_nodes.py::test_three_replays_that_lack_nodes_are_a_loss`."""
+Pinned by `test_damage.py::test_three_replays_that_lack_nodes_are_a_loss`."""
 
 _FEWEST_UNNAMED = 10
 """If no replay is whole, and no record tells graphs apart: replays of which none is like another.
 Chosen: of a program that runs ten graphs once each, some are the same.
-Pinned by `test_lost_nodes.py::test_ten_replays_without_ids_are_a_loss`."""
+Pinned by `test_damage.py::test_ten_replays_without_ids_are_a_loss`."""
 
 _LOST_NODES_MOSTLY = 0.5
 """Share of replays that are unlike all others if none is whole (chosen).
-Pinned by `test_lost_nodes.py::test_replays_of_several_graphs_are_whole`."""
+Pinned by `test_damage.py::test_replays_of_several_graphs_are_whole`."""
 
 _VARIES = 0.75
 """Share of kernel names whose number varies from replay to replay, if no record tells graphs apart.
 Chosen: graphs for other batch sizes share norms and other kernels, in the same number.
-Pinned by `test_lost_nodes.py::test_graphs_for_other_batch_sizes_are_whole`."""
+Pinned by `test_damage.py::test_graphs_for_other_batch_sizes_are_whole`."""
 
 
 class _Replays(NamedTuple):

@@ -84,7 +84,7 @@ _IN_THREADS = r"^hip(Ext|Hcc)ModuleLaunchKernel"
 """HIP calls that take their grid in threads, not in blocks."""
 _USUAL_WARP = 32
 """Threads of a warp of a GPU that the trace does not describe: those of NVIDIA
-(test_launch_geometry has a block whose last warp is not full)."""
+(test_bandwidths has a block whose last warp is not full)."""
 
 
 class LaunchGeometry(NamedTuple):

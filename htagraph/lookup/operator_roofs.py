@@ -182,9 +182,8 @@ _FEWEST_KERNELS = 100
 """Kernels from which their shortest durations show what a launch takes on the device. Chosen."""
 _MOST_OPEN = 2
 """Most bytes over least bytes of a call with a roof: of fused kernels, which may read and write.
-
 Types of tensors in lists are not recorded, so that their bytes are open by 8: a roof would be a
-guess. Pinned by `test_roofline.py::test_tensors_of_unknown_type_have_no_roof`.
+guess. Pinned by test_roofline.
 """
 _SHORTEST_PERCENTILE = 1
 """Percentile of durations that a kernel with nothing to do takes: the shortest may be cut."""

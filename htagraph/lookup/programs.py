@@ -27,7 +27,7 @@ _LOADER = re.compile(r"_(SingleProcess|MultiProcessing)DataLoaderIter")
 _WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
 _PINS = re.compile(r"^aten::pin_memory$")
 _MOST = 0.5
-"""More than half is most: test_data_loaders draws a little more and a little less of each."""
+"""More than half is most: test_phases draws a little more and a little less of each."""
 
 
 def batches(dag: Dag) -> I64:
@@ -121,9 +121,8 @@ _NOT_USERS = re.compile(
     r"|PyTorch Profiler|Torch-Compiled Region|(## Call )?Compiled(Fx|Function|Autograd)"
     r"|Pregraph bytecode|TorchDynamo )|\bcompile_id=|\(dynamo_timed\)$"
 )
-"""Names of steps, and of ranges that PyTorch and its libraries make.
-
-Found in 150 traces of public repositories.
+"""Names of steps, and of ranges that PyTorch and its libraries make. Found in 150 traces of public
+repositories.
 """
 
 
@@ -167,7 +166,7 @@ _COMPILES = re.compile(r"\(dynamo_timed\)$|^dynamo$")
 _HAS_GRAPHS = re.compile(r"^(cuda|hip|cu)[A-Z]")
 """Calls of a device whose launches can be captured."""
 _COMPILED_WORK_MOST = 0.5
-"""More than half is most: test_compiled_work draws a little more and a little less."""
+"""More than half is most: test_phases draws a little more and a little less."""
 
 
 def graph_launches(dag: Dag) -> Bools:

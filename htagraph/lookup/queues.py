@@ -144,7 +144,7 @@ READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_
 _SYNCS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 _LONG_FACTOR = 2
 """A synchronization that returns at once takes about as long as a launch; more than twice that is a
-wait. Chosen: test_host_waits draws one on each side."""
+wait. Chosen: test_phases draws one on each side."""
 
 
 def long_waits(dag: Dag) -> Bools:

@@ -109,7 +109,7 @@ _PERCENT = 100.0
 """A unit: the percent that are all."""
 _MOST_OF_A_RATIO = 1.5
 """A series with larger values is in percent. DCGM writes ratios, most others percents; a ratio
-exceeds 1 only by rounding. Chosen: test_sampled_use has series on both sides."""
+exceeds 1 only by rounding. Chosen: test_bandwidths has series on both sides."""
 
 
 def sampled_use(

@@ -27,19 +27,17 @@ _DIGITS = re.compile(r"\d+")
 
 FEWEST_ALIKE = 3
 """Steps of the same work and length that make them typical: of two that differ, either may be usual
-(test_steady_state: of two, or three of which two are the same, none is)."""
+(test_memory_and_steps: of two, or three of which two are the same, none is)."""
 
 _OTHER_EVENTS = 0.01
 """Share of a step's events that may differ: a few extra calls, not another kind of step. Chosen:
-test_steady_steps draws steps of 151 and of 152 instead of 150."""
+test_phases draws steps of 151 and of 152 instead of 150."""
 MOST_KINDS = 4
-"""Kinds of steps that are found; further steps are each of a kind of their own.
-
-Chosen: micro-steps, the optimizer's, and those that log or save are four. Pinned by
-`test_kinds.py::test_four_kinds_are_compared`.
+"""Kinds of steps that are found; further steps are each of a kind of their own. Chosen:
+micro-steps, the optimizer's, and those that log or save are four. Pinned by test_kinds.
 """
 _NEAR = 0.1
-"""Share of the median by which any length may differ. Chosen: test_steady_steps has lengths on both
+"""Share of the median by which any length may differ. Chosen: test_phases has lengths on both
 sides, as of the two below."""
 _FAR = 0.25
 """Share of the median by which no length may differ, however widely they spread. Chosen."""

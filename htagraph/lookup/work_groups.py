@@ -106,9 +106,8 @@ _OF_A_LIBRARY = re.compile(
     r"(?i)cudnn|miopen|mkldnn|^aiter::|^flash_attn|(flash|efficient|fused)_?attention"
     r"|attention_math"
 )
-"""Operators that PyTorch chooses by device and type; their caller is the same everywhere.
-
-Pinned by `test_differences.py::test_two_vendors_compare_by_the_operator_that_both_call`.
+"""Operators that PyTorch chooses by device and type; their caller is the same everywhere. Pinned by
+test_differences.
 """
 
 

@@ -127,9 +127,8 @@ RENDEZVOUS = (
 """Operations in which every rank waits for every other."""
 
 ONE_SIDED = ("dispatch", "combine", "all_to_all", "all_gather")
-"""Operations whose members, in a kernel of a library, end each on its own.
-
-Each waits until all others have started, and ends when its own part has come.
+"""Operations whose members, in a kernel of a library, end each on its own. Each waits until all
+others have started, and ends when its own part has come.
 """
 
 FROM_ROOT = ("broadcast", "scatter")

@@ -13,10 +13,9 @@ from htagraph.model.kinds import Bound
 
 LEAST_DIFFERENCE = 10.0
 """Least difference (CIEDE2000) of two colors that meet in a figure, for each kind of color vision.
-
 About five times what is just noticeable in large patches; bars are small. The bounds reach 11.7.
 More than 13 is out of reach for so many colors of a lightness between 40 and 80, which light and
-dark paper need. `tests/model/test_colors.py` fails if a color moves.
+dark paper need. test_colors fails if a color moves.
 """
 
 INFERRED = "x"
@@ -68,9 +67,8 @@ COLORS = {
     Bound.WAITING_FOR_SMS: Color("#286954", _WHITE, ".", "waiting for sms Fn"),
     Bound.WAITING_FOR_WORK: Color("#3d4dd8", _WHITE, "", "waiting for work gG"),
 }
-"""Color of each bound, wherever it is drawn.
-
-Each is a hue and a lightness of HSLuv with a saturation of 80, as Perfetto's viewers choose.
+"""Color of each bound, wherever it is drawn. Each is a hue and a lightness of HSLuv with a
+saturation of 80, as Perfetto's viewers choose.
 """
 
 LATE = Color("#c52c2d", _WHITE, "", "late rank ew")

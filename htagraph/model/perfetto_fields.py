@@ -91,8 +91,7 @@ FIELD = 77_710
 
 COMPUTED = "roof_"
 """How the names of arguments begin that htagraph computes: they are no part of the recording.
-
-`test_perfetto_own.py::test_arguments_about_the_roof_are_no_part_of_the_recording`.
+test_perfetto_own.
 """
 
 _VERSION = 1

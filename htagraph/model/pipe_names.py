@@ -14,8 +14,7 @@ FP32_KERNELS = (
     r"sgemm|ffma|scudnn(?!_winograd)|(?<![a-z])gemv|(dgrad|wgrad_alg\d)_engine|conv_depthwise"
     r"|^Cijk_[A-Za-z]+_[A-Za-z]+_SB_"
 )
-"""Products at the peak of FP32: CUDA cores, and AMD's matrix cores without xf32 (``SB``).
-
-Searched in the name. Winograd's convolutions multiply less than is counted, so that no peak is
-theirs; `test_pipe_names.py` has real names of each pipe, and of none.
+"""Products at the peak of FP32: CUDA cores, and AMD's matrix cores without xf32 (``SB``). Searched
+in the name. Winograd's convolutions multiply less than is counted, so that no peak is theirs;
+test_colors has real names of each pipe, and of none.
 """

@@ -13,9 +13,8 @@ from typing import NamedTuple, TypeVar
 from htagraph.operators.call import Call, Tensor, bytes_of
 
 _MOST_FLOPS, _MOST_BYTES = 1 << 62, 1 << 48
-"""Operations and bytes of a call that no device can do or hold: its record is damaged.
-
-Sums of many calls fit int64. Chosen. `test_damaged_records.py`.
+"""Operations and bytes of a call that no device can do or hold: its record is damaged. Sums of many
+calls fit int64. Chosen. test_peaks.
 """
 
 

@@ -267,12 +267,11 @@ _WHY = (
     "nothing else to run",
     "unknown wait",
 )
-"""Why the next compute kernel did not run while communication was exposed.
-
-none: nothing is exposed. same stream: it is on the stream of the communication. dependency: it
-waits for an event of that stream. GPU synchronization: it was launched after the host waited
-for the communication. late launch: it was launched after the communication began, for another
-reason. nothing else to run: there is none. unknown wait: it was launched in time.
+"""Why the next compute kernel did not run while communication was exposed. none: nothing is
+exposed. same stream: it is on the stream of the communication. dependency: it waits for an event of
+that stream. GPU synchronization: it was launched after the host waited for the communication. late
+launch: it was launched after the communication began, for another reason. nothing else to run:
+there is none. unknown wait: it was launched in time.
 """
 
 

@@ -249,9 +249,9 @@ def slack(dag: Dag, window: Window) -> pd.DataFrame:
 
 
 _LONGEST = 8
-"""Kernels of a sequence to fuse. Chosen: test_opportunities draws longer ones."""
+"""Kernels of a sequence to fuse. Chosen: test_slack draws longer ones."""
 _N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2
-"""Sequences to fuse; of a large graph fewer. A limit of time: test_opportunities counts them."""
+"""Sequences to fuse; of a large graph fewer. A limit of time: test_slack counts them."""
 _THREADS_OF_LARGE = 2
 """Each needs about 60 bytes an edge, so that two fit wherever the graph does. A limit of
 memory, not of the answer."""

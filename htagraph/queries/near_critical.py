@@ -109,15 +109,15 @@ def near_chains(
 
 
 _WITHIN = 20
-"""By default, float is at most the window divided by this. Chosen: test_near_critical draws chains
+"""By default, float is at most the window divided by this. Chosen: test_slack draws chains
 on both sides, of this and of the next."""
 _LEAST = 1_000
 """Chains shorter than the window divided by this are left out. Chosen."""
 _MOSTLY = 0.5
-"""More than half is mostly: test_near_critical has chains of 45% and 58%."""
+"""More than half is mostly: test_slack has chains of 45% and 58%."""
 _WORTH_SAYING = 0.05
 """Share below which a bound is not listed: it would be a rounding error to a reader. Chosen:
-test_near_critical has shares on both sides."""
+test_slack has shares on both sides."""
 _KEYS = ("bound", "name", "op", "track")
 _NOTHING_BEFORE = "(start of the trace)"
 _NOTHING_AFTER = "(end of the window)"

@@ -61,11 +61,9 @@ QUESTIONS = {
     "cupti_rates": "cupti",
     "sampled_counters": "counters",
 }
-"""All questions, for scripts and the command line, and the file of `queries` that each is in.
-
-To add one: a function in a file of ``queries/``, its schema in `htagraph.model.answers`, this
-table, a method of `Questions`, the laws, a test of its own. ``tests/api/test_questions.py`` says
-what is missing.
+"""All questions, for scripts and the command line, and the file of `queries` that each is in. To
+add one: a function in a file of ``queries/``, its schema in `htagraph.model.answers`, this table, a
+method of `Questions`, the laws, a test of its own. test_questions says what is missing.
 """
 
 _MAX_INT = 2**62

@@ -74,10 +74,9 @@ SYNONYMS = {
     "stream": "kernel_breakdown by=stream, idle_time per=stream",
     "wait": "idle_time, stragglers",
 }
-"""By words, with commas between them: questions with their options, or verbs; the nearest first.
-
-Of several words that were asked, the entry with most of them counts first. Hints of the command
-line, of agents and of Python come from here. ``tests/api/test_words.py`` checks all targets.
+"""By words, with commas between them: questions with their options, or verbs; the nearest first. Of
+several words that were asked, the entry with most of them counts first. Hints of the command line,
+of agents and of Python come from here. test_words checks all targets.
 """
 
 

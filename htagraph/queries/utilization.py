@@ -123,7 +123,7 @@ def _one_device(dag: Dag, full: SmActivity, ranges: _Ranges) -> dict[str, npt.Ar
 
 _DIGITS = 10
 """Digits of a share that are sorted by: less is rounding of sums, which depends on their order
-(test_utilization_losses: shares that differ by a nanosecond, and none of rounding alone)."""
+(test_utilization: shares that differ by a nanosecond, and none of rounding alone)."""
 _ROUNDING = 1 / 10.0**_DIGITS
 """The smallest share that is not rounding: one of the last digit."""
 

@@ -28,16 +28,16 @@ from htagraph.replay.host_code import code
 TWICE_AS_FAST = 0.5
 """Share of its time left to whatever is made twice as fast."""
 SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
-"""Shares of its time left to a kernel: chosen, test_opportunities lists them."""
+"""Shares of its time left to a kernel: chosen, test_slack lists them."""
 
 _N_NAMES = 10
 _N_NAMES_OF_LARGE = 4
 """Kernels and operators to try; of a large graph fewer, since each costs several replays. Chosen to
-bound the time of a report: test_candidates counts them."""
+bound the time of a report: test_assumptions counts them."""
 _N_SITES = 8
-"""Places of code, and of waits, to try. Chosen like the names: test_candidates counts them."""
+"""Places of code, and of waits, to try. Chosen like the names: test_assumptions counts them."""
 _MIN_SHARE = 0.001
-"""Share of the path below which a part is not tried. Chosen: test_candidates has one either side.
+"""Share of the path below which a part is not tried. Chosen: test_assumptions has one either side.
 """
 _ON_DEVICE = (Bound.COMPUTE, Bound.COMMUNICATION, Bound.MEMORY)
 _ON_HOST = (Bound.HOST, Bound.DATA_LOADING)

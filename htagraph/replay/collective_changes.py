@@ -15,7 +15,7 @@ from htagraph.replay.draft import Draft
 
 _LATENCY_NS = 10_000
 """Latency of a collective at most, half of it expected (NCCL on one host: 5 to 20 us);
-test_collective_changes has both."""
+test_changes has both."""
 
 
 def _latencies_ns(draft: Draft, rows: I64) -> F64:

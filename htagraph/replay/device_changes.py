@@ -26,7 +26,7 @@ from htagraph.replay.replay import Replay, offsets_of
 
 _MOST_STREAMS = 32
 """Streams that chosen work is found to have waited for; of more, some share a place, for the last
-work of them. A limit of time, chosen like that of `latent_waits`: test_device_changes draws more.
+work of them. A limit of time, chosen like that of `latent_waits`: test_changes draws more.
 """
 
 

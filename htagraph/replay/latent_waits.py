@@ -25,11 +25,11 @@ from htagraph.model.rules import Rule
 
 _QUEUE_HOLDS = 1_022
 """Launches that a queue holds if the trace never filled it (measured: about 1,022).
-test_latent_waits launches more."""
+test_host_changes launches more."""
 _MOST_STREAMS = 32
 """Streams whose work a call is found to wait for; of more, those on which work was enqueued last. A
 limit of time: hundreds of calls and streams have a hundred thousand pairs, and real traces have a
-dozen streams. test_latent_waits draws more."""
+dozen streams. test_host_changes draws more."""
 _INFERRED_WAITS = (
     Rule.ENDED_RIGHT_BEFORE,
     Rule.RECURRING_IN_REPLAYS,
@@ -37,7 +37,7 @@ _INFERRED_WAITS = (
 )
 _MOSTLY = 0.5
 """Share of a kernel's instances with an inferred wait from which the others wait, too. Chosen:
-test_latent_waits draws 30% and 70%."""
+test_host_changes draws 30% and 70%."""
 _OF_DEVICE = (CallMeaning.DEVICE_SYNC, CallMeaning.FREE)
 
 

@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 _WORTH = 0.002
 """Share of the window below which a saving is replayed by the expected reading only. Chosen:
-test_predictions has one either side."""
+test_assumptions has one either side."""
 
 
 class Rehearsed(Protocol):

@@ -30,11 +30,11 @@ from htagraph.replay.draft import Draft, weights
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
 HOLD_OUT_LIMIT = 0.2
-"""Median error above which nothing is predicted. Chosen: test_hold_out has 15% and 25%."""
+"""Median error above which nothing is predicted. Chosen: test_assumptions has 15% and 25%."""
 _MOST_PAIRS = 12
-"""Last pairs of steps to replay. Chosen: enough for a median; test_hold_out has 15 pairs."""
+"""Last pairs of steps to replay. Chosen: enough for a median; test_assumptions has 15 pairs."""
 _MOST_NS = 2**60
-"""A limit, so that intervals stay in 64 bits. Pinned by test_hold_out."""
+"""A limit, so that intervals stay in 64 bits. Pinned by test_assumptions."""
 _DEVIATIONS = 3
 """Standard deviations of steps by which a saving may differ in another run. Measured on the fit
 pairs of `bench_intervals`: 92% of intervals hold, with 2 it is 87%; ``test_intervals`` compares."""

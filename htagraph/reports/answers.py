@@ -91,7 +91,7 @@ EMPTY_ANSWERS = {
     "experts": "No tokens were exchanged between experts, or their numbers were not recorded: "
     "record_shapes=True records them.",
 }
-"""By question: what an answer without rows means. ``test_no_rows.py`` names what is missing."""
+"""By question: what an answer without rows means. ``test_page_parts.py`` names what is missing."""
 
 
 def not_recorded(question: str, answer: pd.DataFrame, by: object = "") -> str:

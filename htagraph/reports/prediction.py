@@ -21,9 +21,7 @@ PREDICTION_VERSION = 1
 
 _NEAR = 0.5
 """Part of a saving from which on the low end of its interval, and up to as much above it the high
-end, is near: of 140 savings of real runs, 48. Chosen.
-
-Pinned by `test_prediction.py::test_an_interval_is_given_if_it_is_near_the_saving`.
+end, is near: of 140 savings of real runs, 48. Chosen: test_prediction.
 """
 
 

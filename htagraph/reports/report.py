@@ -35,9 +35,8 @@ from htagraph.writers.output_file import new_folder, write_text
 MOST_RANKS = 64
 """Ranks in the Perfetto trace of a job: each is opened once more for it, one after the other."""
 FEWEST_RANKS = 2
-"""Ranks in it however large they are: a late rank is compared with another one.
-
-Pinned by `test_the_trace_of_large_ranks_has_few_of_them`.
+"""Ranks in it however large they are: a late rank is compared with another one. Pinned by
+test_the_trace_of_large_ranks_has_few_of_them.
 """
 MOST_EVENTS = 1_000_000
 """Events above which a part stands for a trace or a job in Perfetto: its UI opens hardly more."""

@@ -40,9 +40,8 @@ _PARTS = {
 """Changes to a part of a run, in words; those to all of it are the fixes of findings, and fusions
 take longer to find."""
 _N_FIRST = 8
-"""Rows of `first_changes`. A limit of the screen: `opportunities` has all.
-
-Pinned by `test_what_helps.py::test_eight_changes_are_listed`.
+"""Rows of `first_changes`. A limit of the screen: `opportunities` has all. Pinned by
+test_doctor.
 """
 
 

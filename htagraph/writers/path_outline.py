@@ -77,10 +77,7 @@ def folded(code: I64, longest: int) -> I64:
 MOST_BOXES = 24
 """Boxes of a path, besides the one that counts the rest: more are not read on a slide. Chosen."""
 _LEAST_SHARE = 0.01
-"""Share of the path below which a box is left out, chosen.
-
-Pinned by `test_path_outline.py::test_what_is_below_one_percent_is_counted`.
-"""
+"""Share of the path below which a box is left out, chosen. Pinned by test_path_outline."""
 _UNNAMED_WORTH = 0.5
 """What a share is worth in a box of several names, against one of its own. Chosen."""
 _MOST_LEFT_OUT = 0.1

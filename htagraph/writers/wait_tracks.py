@@ -24,10 +24,9 @@ from htagraph.writers.slice_packets import Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
 WAITS = ("rank", "start_ns", "dur_ns", "match", "operation", "last_rank", "n_waiting")
-"""Columns of waits.
-
-A row is a collective of a rank, its wait before it (with `last_rank`, -1 if unknown), or the time
-for which `n_waiting` ranks wait for it. What is not the case is -1, and `operation` is empty.
+"""Columns of waits. A row is a collective of a rank, its wait before it (with `last_rank`, -1 if
+unknown), or the time for which `n_waiting` ranks wait for it. What is not the case is -1, and
+`operation` is empty.
 """
 
 _ABOUT = (

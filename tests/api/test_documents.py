@@ -43,6 +43,7 @@ LINK = re.compile(r"(?<!`)\[(?:[^\]]*)\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 ASKED = re.compile(rf"(?<![\w.])({'|'.join(CLASSES)})\.(?!(?:json|pftrace|py)\b)([A-Za-z]\w*)(\(?)")
 VERB = re.compile(r"(?<!import )\bhtagraph ([a-z][a-z-]*)(?: ([a-z]\w*))?")
+TEST = re.compile(r"\btest_\w+")
 FILE = re.compile(r"[\w.]+/|(?:[\w.]+/)*\w+\.(?:py|md)|\w+/\w+")
 WIDTH = 100
 
@@ -176,3 +177,14 @@ def test_every_file_that_is_named_exists(document: str) -> None:
     named = {name for name in CODE.findall(prose(ROOT / document)) if FILE.fullmatch(name)}
 
     assert {name for name in named if not any((home / name).exists() for home in homes)} == set()
+
+
+def test_every_test_that_the_package_names_exists() -> None:
+    """A constant says which test fails if it moves."""
+    tests = "\n".join(path.read_text() for path in ROOT.glob("tests/**/*.py"))
+    there = {path.stem for path in ROOT.glob("tests/**/*.py")} | {
+        *re.findall(r"def (test_\w+)", tests)
+    }
+    named = {name for file in PACKAGE.rglob("*.py") for name in TEST.findall(file.read_text())}
+
+    assert named - there == set()

@@ -38,7 +38,7 @@ _ZERO_SHARE = 0.1
 _DOUBLE_SHARE = 0.1
 """Share of events that are there twice from which on they are read once. Chosen: real traces have
 none; code that calls itself may look like one. Pinned by
-`test_doubles.py::test_a_few_equal_events_are_kept`."""
+`test_other_formats.py::test_a_few_equal_events_are_kept`."""
 
 _FEWEST_DOUBLES = 10
 """Fewer are too few to tell (chosen). Pinned with `_DOUBLE_SHARE`."""

@@ -15,9 +15,8 @@ from htagraph.reports.page.parts import Texts, command_html, mark
 from htagraph.writers.cells import cell_text
 
 _OPEN_ROWS, KEPT_ROWS = 8, 100
-"""Rows shown at first, and rows kept: chosen, so that a page of all tables stays a few MB.
-
-Pinned by `test_page.py::test_a_long_table_keeps_its_first_rows_and_says_how_many_it_has`.
+"""Rows shown at first, and rows kept: chosen, so that a page of all tables stays a few MB. Pinned
+by test_page.
 """
 
 _NAME_WIDTH = 64

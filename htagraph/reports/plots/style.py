@@ -38,9 +38,8 @@ CAUSE_COLORS = {
     "event_wait": COLORS[Bound.SYNC]._replace(hatch="|"),
     "window_edge": IDLE,
 }
-"""Color of each cause of idle time: that of the bound which the same time has on a path.
-
-A stream's wait for an event has its own hatch: a host's wait has the color, too.
+"""Color of each cause of idle time: that of the bound which the same time has on a path. A stream's
+wait for an event has its own hatch: a host's wait has the color, too.
 """
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
