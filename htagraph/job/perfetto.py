@@ -22,9 +22,8 @@ from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.perfetto_fields import recorded_facts
 from htagraph.model.symbols import SymbolTable
 from htagraph.writers.output_file import write_joined
-from htagraph.writers.path_tracks import DrawnPath
+from htagraph.writers.path_tracks import WAITS, DrawnPath
 from htagraph.writers.pftrace import write_pftrace
-from htagraph.writers.wait_tracks import WAITS
 
 
 def _no_events() -> EventTable:

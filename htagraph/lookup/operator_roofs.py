@@ -23,7 +23,7 @@ from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.events import LIST_COLUMNS
 from htagraph.model.kinds import EventKind
-from htagraph.model.pipe_names import FP32_KERNELS, TENSOR_CORE_KERNELS
+from htagraph.model.names import FP32_KERNELS, TENSOR_CORE_KERNELS
 from htagraph.operators.attention import PAGED
 from htagraph.operators.call import Call, Lengths
 from htagraph.operators.peaks import DevicePeaks, peaks_of

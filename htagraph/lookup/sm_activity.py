@@ -31,8 +31,7 @@ from htagraph.model.arrays import F64, I8, I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.kinds import EventKind, KernelClass, SlotUse
-from htagraph.model.names import NCU
-from htagraph.model.pipe_names import TENSOR_CORE_KERNELS
+from htagraph.model.names import NCU, TENSOR_CORE_KERNELS
 from htagraph.model.window import Window
 
 

@@ -22,8 +22,7 @@ from htagraph.model.answers import DEVICE_ACTIVITY, UTILIZATION, UTILIZATION_LOS
 from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, SlotUse
-from htagraph.model.names import MEMORY_CLOCK, SM_CLOCK
-from htagraph.model.pipe_names import TENSOR_CORE_KERNELS
+from htagraph.model.names import MEMORY_CLOCK, SM_CLOCK, TENSOR_CORE_KERNELS
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 

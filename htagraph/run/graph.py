@@ -17,8 +17,7 @@ from htagraph.errors import MissingEventsError, QueryError
 from htagraph.explain.waited_for import chain_window, since_edge
 from htagraph.findings.path import CriticalPath
 from htagraph.lookup.attribution import track_labels
-from htagraph.lookup.find_event import find_event, next_work
-from htagraph.lookup.find_window import find_window, moment_in
+from htagraph.lookup.find_window import find_event, find_window, moment_in, next_work
 from htagraph.lookup.matching import find_matches
 from htagraph.lookup.pattern_text import parse_pattern
 from htagraph.lookup.patterns import Hop, Pattern

@@ -28,7 +28,7 @@ from htagraph.model.events import LIST_COLUMNS, EventTable, FlowTable, LaneTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.perfetto_fields import FIELD, Supplement
 from htagraph.writers.output_file import output_file
-from htagraph.writers.path_tracks import DrawnPath, answer_slices, path_slices
+from htagraph.writers.path_tracks import DrawnPath, answer_slices, path_slices, wait_slices
 from htagraph.writers.slice_packets import (
     Arg,
     Flows,
@@ -43,7 +43,6 @@ from htagraph.writers.slice_packets import (
     varint_field,
 )
 from htagraph.writers.tracks import Tracks, lane_tracks
-from htagraph.writers.wait_tracks import wait_slices
 
 Ends = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.integer[Any]]]
 

@@ -12,8 +12,7 @@ import pytest
 import htagraph as hg
 from htagraph.errors import AmbiguousWindowWarning, QueryError, TraceLimitError, WindowNotFoundError
 from htagraph.lookup import matching
-from htagraph.lookup.find_event import find_event, next_work
-from htagraph.lookup.find_window import times_in
+from htagraph.lookup.find_window import find_event, next_work, times_in
 from htagraph.lookup.selecting import rows_where
 from htagraph.model.dag import Dag
 from tests.drawn import drawn_graph

@@ -20,7 +20,7 @@ from htagraph.model.colors import (
     Color,
 )
 from htagraph.model.kinds import Bound, in_words
-from htagraph.model.pipe_names import FP32_KERNELS, TENSOR_CORE_KERNELS
+from htagraph.model.names import FP32_KERNELS, TENSOR_CORE_KERNELS
 from htagraph.reports.page.parts import resource
 
 F64 = npt.NDArray[np.float64]

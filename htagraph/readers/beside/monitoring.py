@@ -18,8 +18,15 @@ from htagraph.model.names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.recording import Attachment, Recording, Repair
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.beside.monitoring_logs import Log, instrument_of, mean_over_ns, read_log
-from htagraph.readers.beside.monitoring_times import FIRST_NS, LAST_NS, zone_of
+from htagraph.readers.beside.monitoring_logs import (
+    FIRST_NS,
+    LAST_NS,
+    Log,
+    instrument_of,
+    mean_over_ns,
+    read_log,
+    zone_of,
+)
 from htagraph.readers.byte_stream import first_bytes, text_lines
 
 _HEAD_BYTES = 16_384
