@@ -1,4 +1,4 @@
-"""Names and categories that mean something of their own: autograd, clocks, metrics, steps, pipes."""
+"""Names and categories with a meaning of their own: autograd, clocks, metrics, steps, pipes."""
 
 from __future__ import annotations
 
