@@ -7,8 +7,8 @@
     stream 20                    '------------>[kernel B]
 
 Profilers record these waits only if configured to (``cuda_sync``). Without them a path takes a gap
-on one stream for overhead, where the stream waited for another. So weaker evidence stands in where
-a record is missing: the order of event records and stream waits among the calls of one thread, and
+on one stream for overhead, where the stream waited for another. Where a record is missing, weaker
+evidence has to do: the order of event records and stream waits among the calls of one thread, and
 time alone (`htagraph.compiler.right_before`). Edges by it are labelled inferred (`Rule.evidence`).
 """
 

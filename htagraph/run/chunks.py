@@ -3,7 +3,7 @@
 A file is read once, forward; each 64 MB of its text become an entry. Events are not in order of
 time: the profiler writes operators, then device work. So the first and last time of every piece
 are kept, and a window is read from the chunks with pieces that it overlaps. A pass that was killed
-goes on behind the last chunk.
+continues behind the last chunk.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Zones(NamedTuple):
 class _Chunk:
     """Columns of a stretch of a file, the rows of its `Zones`, and what else was met there.
 
-    `goes_on` is whether the event list that is the first of the file goes on behind it.
+    `goes_on` is whether the event list that is the first of the file continues behind it.
     """
 
     columns: Columns
