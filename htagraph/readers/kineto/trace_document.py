@@ -79,8 +79,8 @@ class Document:
     """One pass over a file: passes on the event list part by part, and collects the header keys.
 
     `new_workers`: one thread each; a single one works in the calling thread. `keep`: called with
-    each part of the event list, in order; if it returns true, new workers take over. `since`: where to
-    continue in the first event list, if it was read before, and the repairs up to there.
+    each part of the event list, in order; if it returns true, new workers take over. `since`: where
+    to continue in the first event list, if it was read before, and the repairs up to there.
     """
 
     def __init__(
