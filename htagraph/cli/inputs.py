@@ -275,7 +275,7 @@ class Source:
     def _choose(self, capture: CaptureName) -> Chosen:
         """The same, found."""
         if len(self._files) == 1 and capture == "latest":
-            files = Chosen(self._files, {}, "")
+            files = Chosen(self._files, {}, "", is_rest=self._files[0] != self.given[0])
         elif capture == "latest" and (traces := self._one_job):
             files = Chosen(traces, {path: companions(self.found, path) for path in traces}, "")
         else:
@@ -284,7 +284,7 @@ class Source:
         return (
             files
             if self.rank is None
-            else files._replace(paths=[self._of_rank(self.rank, files.paths)])
+            else files._replace(paths=[self._of_rank(self.rank, files.paths)], is_rest=False)
         )
 
     @property

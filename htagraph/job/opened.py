@@ -43,7 +43,11 @@ def opened(
     [file] = files.paths
     near = (*files.beside.get(file, ()), *beside)
     if not window or not is_too_large(file):
-        return compiled(file, near, reading, folder=cache)
+        found = compiled(file, near, reading, folder=cache)
+        if files.is_rest and (n_ranks := found.trace.world_size or 1) > 1:
+            said = f"{file.name} is the only trace here, of {n_ranks} ranks."
+            warnings.warn(said, IncompleteTraceWarning, stacklevel=2)
+        return found
     kept = "" if cache else " HTAGRAPH_GRAPH_CACHE=FOLDER keeps what is read."
     warnings.warn(
         f"{file.name} needs about {human_size(needed_bytes(file))} of memory: only {window} is "

@@ -26,6 +26,7 @@ from htagraph.model.units import human_count, human_duration, human_size, human_
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE, TraceHead, read_heads
 from htagraph.readers.recorded_together import Capture, end_ns_of, grouped, rank_of
+from htagraph.readers.storage import path_of
 
 CaptureName = int | Literal["latest"]
 """The number of a capture, or the latest complete one."""
@@ -108,6 +109,7 @@ class Chosen(NamedTuple):
     paths: list[Path]
     beside: Mapping[Path, tuple[Path, ...]]  # Execution traces that the process of each wrote
     note: str  # On the choice among captures; empty if there was none to make
+    is_rest: bool = False  # Found in a folder, not named: other ranks may be missing
 
     def said(self) -> Chosen:
         """The same, after a warning that tells the choice."""
@@ -120,7 +122,8 @@ def chosen(where: str | Path | Iterable[str | Path], capture: CaptureName = "lat
     """The traces of a capture in a folder, a glob or a file; a list is used as it is."""
     paths = find_traces(where)
     if not isinstance(where, str | Path) or (len(paths) == 1 and capture == "latest"):
-        return Chosen(paths, {}, "")
+        is_rest = isinstance(where, str | Path) and paths[0] != path_of(where)
+        return Chosen(paths, {}, "", is_rest)
     return of_capture(discover(paths), where, capture)
 
 

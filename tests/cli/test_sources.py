@@ -63,6 +63,8 @@ def test_a_folder_with_one_trace_is_that_trace(run, folder, tmp_path, verb) -> N
     shutil.copy(rank_file(folder, 2), alone)
 
     assert run(*verb, alone, "-q") == run(*verb, next(alone.iterdir()), "-q")
+    if verb == ("path",):
+        assert "is the only trace here, of 3 ranks." in run(*verb, alone)[2]
 
 
 def test_the_path_of_a_folder_is_that_of_the_job(run, folder) -> None:
