@@ -20,6 +20,7 @@ _N_LEFT_OUT = pytest.StashKey[int]()
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Leave laws out of coverage, which more than doubles their time."""
+    # They run the same code many times; lines that only laws reach do not count.
     coverage = Coverage.current()
     if coverage is None or not is_hypothesis_test(getattr(item, "function", None)):
         return (yield)
@@ -36,6 +37,8 @@ def pytest_collect_file(
     file_path: Path,
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Look for no examples in tests: an import that fails there would hide the file's tests."""
+    # Pytest skips the examples of a module that cannot be imported, and takes what was imported
+    # until then for all of it.
     found = yield
     is_test = file_path.name.startswith("test_")
     return [one for one in found if not (is_test and isinstance(one, DoctestModule))]

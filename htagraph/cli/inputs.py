@@ -281,11 +281,9 @@ class Source:
         else:
             where = self.given[0] if len(self.given) == 1 else "the list of files"
             files = of_capture(self.found, where, capture)
-        return (
-            files
-            if self.rank is None
-            else files._replace(paths=[self._of_rank(self.rank, files.paths)], is_rest=False)
-        )
+        if self.rank is None:
+            return files
+        return files._replace(paths=[self._of_rank(self.rank, files.paths)], is_rest=False)
 
     @property
     def _one_job(self) -> list[Path]:

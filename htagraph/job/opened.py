@@ -42,21 +42,22 @@ def opened(
         )
     [file] = files.paths
     near = (*files.beside.get(file, ()), *beside)
-    if not window or not is_too_large(file):
+    if window and is_too_large(file):
+        kept = "" if cache else " HTAGRAPH_GRAPH_CACHE=FOLDER keeps what is read."
+        warnings.warn(
+            f"{file.name} needs about {human_size(needed_bytes(file))} of memory: only {window} is "
+            f"read, and as much before and after it.{kept}",
+            IncompleteTraceWarning,
+            stacklevel=2,
+        )
+        part = load(file, stacks=bool(reading.stacks), window=window, beside=near, cache=cache)
+        found = Compiled(part, reading.compiled(part))
+    else:
         found = compiled(file, near, reading, folder=cache)
-        if files.is_rest and (n_ranks := found.trace.world_size or 1) > 1:
-            said = f"{file.name} is the only trace here, of {n_ranks} ranks."
-            warnings.warn(said, IncompleteTraceWarning, stacklevel=2)
-        return found
-    kept = "" if cache else " HTAGRAPH_GRAPH_CACHE=FOLDER keeps what is read."
-    warnings.warn(
-        f"{file.name} needs about {human_size(needed_bytes(file))} of memory: only {window} is "
-        f"read, and as much before and after it.{kept}",
-        IncompleteTraceWarning,
-        stacklevel=2,
-    )
-    part = load(file, stacks=bool(reading.stacks), window=window, beside=near, cache=cache)
-    return Compiled(part, reading.compiled(part))
+    if files.is_rest and (n_ranks := found.trace.world_size or 1) > 1:
+        said = f"1 of {n_ranks} ranks is here: {file.name}."
+        warnings.warn(said, IncompleteTraceWarning, stacklevel=2)
+    return found
 
 
 def is_too_large(file: Path) -> bool:

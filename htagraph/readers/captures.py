@@ -109,7 +109,7 @@ class Chosen(NamedTuple):
     paths: list[Path]
     beside: Mapping[Path, tuple[Path, ...]]  # Execution traces that the process of each wrote
     note: str  # On the choice among captures; empty if there was none to make
-    is_rest: bool = False  # Found in a folder, not named: other ranks may be missing
+    is_rest: bool = False  # One that was found, not named: other ranks may be missing
 
     def said(self) -> Chosen:
         """The same, after a warning that tells the choice."""
@@ -132,7 +132,7 @@ def of_capture(found: pd.DataFrame, where: object, capture: CaptureName) -> Chos
     paths, note = choose_capture(found, where, capture)
     has_companions = (found["note"] == EXECUTION_TRACE).any()
     beside = {path: companions(found, path) for path in paths} if has_companions else {}
-    return Chosen(paths, beside, note)
+    return Chosen(paths, beside, note, is_rest=len(paths) == 1)
 
 
 def companions(captures: pd.DataFrame, trace: Path) -> tuple[Path, ...]:

@@ -57,16 +57,17 @@ def test_importing_loads_neither_simulator_nor_figures():
     assert run.stdout.strip() == b"[]"
 
 
+def _all_but(room: str, *used: str) -> list[str]:
+    """The modules of a room but those that even the commonest verbs use."""
+    files = (Path(hg.__file__).parent / room).glob("[!_]*.py")
+    return [f"htagraph.{room}.{file.stem}" for file in files if file.stem not in used]
+
+
 NOT_FOR_A_VERDICT = (
     *("numba", "plotly", "rustworkx", "perfetto", "google.protobuf"),
     *("sqlite3", "fsspec", "distributed", "mcp", "torch", "duckdb"),
     *("htagraph.synth", "htagraph.capture", "htagraph.agents", "htagraph.comparison"),
-    *(
-        "htagraph.job.job",
-        "htagraph.job.ranks",
-        "htagraph.comparison.scenario",
-        "htagraph.reports.plots",
-    ),
+    *(*_all_but("job", "opened"), "htagraph.reports.plots"),
     *("htagraph.reports.page", "htagraph.readers.nsys.reader"),
     *("htagraph.readers.perfetto.reader", "htagraph.readers.beside"),
     *("htagraph.readers.graph_file", "htagraph.writers.pftrace", "htagraph.writers.dot"),
@@ -76,8 +77,8 @@ NOT_FOR_A_VERDICT = (
 """What answers other questions, or reads and writes other files. pydantic is typer's own."""
 NOT_FOR_A_PATH = (
     *NOT_FOR_A_VERDICT,
-    *("pandas.core", "pyarrow", "htagraph.replay", "htagraph.findings.verdict"),
-    *("htagraph.findings.context", "htagraph.queries.quality", "htagraph.queries.cost"),
+    *("pandas.core", "pyarrow", "htagraph.replay", *_all_but("findings", "path")),
+    *_all_but("queries", "questions", "synonyms"),
     *("htagraph.explain.attributed_time", "htagraph.reports.summary"),
 )
 """What only a verdict needs."""

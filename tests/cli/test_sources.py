@@ -64,7 +64,7 @@ def test_a_folder_with_one_trace_is_that_trace(run, folder, tmp_path, verb) -> N
 
     assert run(*verb, alone, "-q") == run(*verb, next(alone.iterdir()), "-q")
     if verb == ("path",):
-        assert "is the only trace here, of 3 ranks." in run(*verb, alone)[2]
+        assert "1 of 3 ranks is here: rank2.pt.trace.json.gz." in run(*verb, alone)[2]
 
 
 def test_the_path_of_a_folder_is_that_of_the_job(run, folder) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
 
 _SHORT = {
     "kineto": (40, {"valid", "repaired", "TraceFormatError"}),
-    "traces": (2, {"valid"}),
+    "traces": (8, {"valid", "repaired"}),
     "jobs": (1, {"answered"}),
     "losses": (4, {"same"}),
     "graphs": (30, {"valid", "refused"}),
