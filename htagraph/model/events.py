@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.errors import QueryError
 from htagraph.model.arrays import I8, I32, I64, Bools, Texts, brief, empty, freeze
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
@@ -269,6 +270,12 @@ class EventTable:
         -------
         EventTable
 
+        Raises
+        ------
+        QueryError
+            If a column has another length than the names, or an unknown kind; or an arrow ends on
+            a lane without events.
+
         Examples
         --------
         A call that launches a kernel:
@@ -291,6 +298,16 @@ class EventTable:
         >>> events.column("registers").tolist()
         [-1, 64]
         """
+        given: dict[str, Any] = {"ts_ns": ts_ns, "dur_ns": dur_ns, "kind": kind, "lane": lane}
+        given |= {"device": device, "stream": stream, "correlation": correlation}
+        given |= {"external_id": external_id, **(columns or {}), "category": category or name}
+        for column, values in given.items():
+            if np.ndim(values) and len(values) != len(name):
+                raise QueryError(
+                    f"column {column!r} has {len(values):,} values, and there are {len(name):,} "
+                    "names.",
+                    hint="give a value for each event; in further columns, None for none.",
+                )
         codes: dict[str, int] = {}
 
         def coded(texts: Iterable[str]) -> I32:
@@ -307,14 +324,21 @@ class EventTable:
             is_whole = not any(isinstance(one, float) for one in found)
             return SparseColumn(rows, np.array(found, dtype=np.int64 if is_whole else np.float64))
 
-        kinds = ints(kind, np.int8)
+        kinds = ints(kind, np.int64)
+        if unknown := set(kinds.tolist()) - set(EventKind):
+            raise QueryError(f"no kind {min(unknown)}.", hint="kinds are members of `EventKind`.")
         named = dict(lanes or {})
         number = {one: row for row, one in enumerate(dict.fromkeys([*named, *lane]))}
         points = list(flows)
+        if astray := [point for point in points if point[3] not in number]:
+            raise QueryError(
+                f"an arrow ends on lane {astray[0][3]}, which has no events.",
+                hint="name the lane of an event as the event does.",
+            )
         return cls(
             ts_ns=ints(ts_ns, np.int64),
             dur_ns=ints(dur_ns, np.int64),
-            kind=kinds,
+            kind=kinds.astype(np.int8),
             name=coded(name),
             category=coded(category or [EventKind(one).label for one in kinds.tolist()]),
             lane=np.array([number[one] for one in lane], dtype=np.int32),

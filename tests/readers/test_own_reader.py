@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from htagraph.errors import QueryError
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import Recording
@@ -78,3 +79,22 @@ def test_columns_lanes_and_flows_are_kept() -> None:
     assert [events.lanes.thread[lane] for lane in events.lane] == ["", "autograd"]
     assert events.flows.lane.tolist() == events.lane.tolist()
     assert events.flows.ts_ns.tolist() == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"ts_ns": [0]}, "column 'ts_ns' has 1 values, and there are 2 names"),
+        ({"lane": [(1, 1)]}, "column 'lane' has 1 values"),
+        ({"category": ["op"]}, "column 'category' has 1 values"),
+        ({"columns": {"bytes": [1, 2, 3]}}, "column 'bytes' has 3 values"),
+        ({"kind": 99}, "no kind 99"),
+        ({"flows": [("fwdbwd", 0, 1, (9, 9), 3)]}, r"lane \(9, 9\), which has no events"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(wrong, said) -> None:
+    """One value is not taken for all events unless it is a number alone."""
+    columns = {"ts_ns": [0, 5], "dur_ns": 1, "kind": EventKind.OP, "name": ["a", "b"]}
+
+    with pytest.raises(QueryError, match=said):
+        EventTable.of(**{**columns, "lane": [(1, 1)] * 2, **wrong})
