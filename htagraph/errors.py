@@ -28,6 +28,7 @@ wrong and where; the hint says what to do.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from itertools import islice
@@ -353,7 +354,7 @@ def shortage(error: BaseException | None) -> ShortageError | None:
         return ShortageError(
             f"there is not enough memory{allowed}.", hint=f"{hint}, or a machine with more."
         )
-    if number in (errno.EMFILE, errno.ENFILE):
+    if number in (errno.EMFILE, errno.ENFILE) or os.strerror(errno.EMFILE) in text:
         allowed = _allowed("RLIMIT_NOFILE", 1, "open files")
         return ShortageError(
             f"too many files are open{allowed}.", hint="raise the limit: ulimit -n 4096."

@@ -69,7 +69,7 @@ SILENT = "WRONG"
 DEFECT = "DEFECT"
 """What one begins with that is an exception."""
 
-_DEMO = Path(hg.__file__).parent / "demo_traces"
+_DEMO = Path(hg.__file__).parent / "synth" / "demo_traces"
 _WORK = ("kernel", "Kernel")
 _MOST_EVENTS = 80_000
 """Events of a source: a draw takes a few seconds."""

@@ -156,14 +156,14 @@ def loaded(
     _warn(failed, summaries, n_files=len(paths))
     ordered, kept = _of_common_steps({rank: summaries[rank] for rank in sorted(summaries)})
     if kept is not None:
-        warnings.warn(str(kept), IncompleteTraceWarning, stacklevel=2)
+        warnings.warn(str(kept), IncompleteTraceWarning, stacklevel=3)
     unkept = [rank for rank, summary in ordered.items() if not summary.graph.path.is_file()]
     if unkept and executor is None:  # else it may be seen there
         warnings.warn(
             f"no graph of rank {listed(unkept)} can be saved in {folder}, which may be "
             "full: each question reads the trace again.",
             IncompleteTraceWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     graphs = RankGraphs(ordered, workers, reading, on_error, keeper, kept)
     return Job(Timeline(graphs), failed, capture_note=files.note)
@@ -208,10 +208,10 @@ def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_
             f"{human_count(len(failed), 'file')} of {n_files:,} could not be used: "
             "see job.failures.",
             IncompleteTraceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     for said in job_damage_in_words(damage_of_ranks(summaries)):
-        warnings.warn(said, IncompleteTraceWarning, stacklevel=3)
+        warnings.warn(said, IncompleteTraceWarning, stacklevel=4)
 
 
 def _add(
@@ -246,7 +246,7 @@ def _add(
         warnings.warn(
             f"{found.path.name} does not name its rank; it is loaded as rank {free}.",
             IncompleteTraceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         added = replace(found, rank=free, rank_source="order of files")
         summaries[free] = by_content[content] = added

@@ -211,7 +211,10 @@ def test_a_window_that_is_not_there_names_those_that_are(run, trace):
 
 def test_a_folder_with_one_trace_is_that_trace(run, trace):
     """Nobody has to type the name of its only file."""
-    assert run("path", trace.parent, "-f", "csv") == run("path", trace, "-f", "csv")
+    code, found, said = run("path", trace.parent, "-f", "csv")
+
+    assert (code, found) == run("path", trace, "-f", "csv")[:2]
+    assert said == f"1 of 8 ranks is here: {trace.name}.\n"
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(run, trace, tmp_path):

@@ -140,7 +140,7 @@ def test_without_threads_it_works_or_says_so_in_a_line(
 ) -> None:
     """`ulimit -u`, as on the login nodes of clusters; numpy began threads that it never used."""
     package = Path(__file__).parents[2]
-    trace = package / "htagraph" / "demo_traces" / source
+    trace = package / "htagraph" / "synth" / "demo_traces" / source
     command = [sys.executable, "-m", "htagraph.cli.start", "path", str(trace), "-q"]
     run = subprocess.run(
         [*_AS_NOBODY, "prlimit", "--nproc=1", *command],

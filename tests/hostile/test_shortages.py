@@ -98,5 +98,5 @@ def test_what_is_not_a_file_is_left_out(tmp_path: Path) -> None:
         assert code == 0
         assert said == (
             "left out, because they are not files: a.json (a pipe), b.json (a device), c.json "
-            "(a broken link).\n"
+            "(a broken link).\n1 of 8 ranks is here: rank0.json.gz.\n"
         )
