@@ -5,6 +5,7 @@ The report is written by a child process, while the training continues.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from htagraph.capture.sampler import sample_recordings, samples_of_latest
 from htagraph.capture.trace_file import POLL_S, Arrivals, TraceFile, TraceName, ranks_in_words
-from htagraph.errors import HTAGraphError, OutputError
+from htagraph.errors import HTAGraphError, OutputError, QueryError
 
 _FAR = 10_000
 """Steps within which the next cycle must begin, chosen: later ones get a report of their own.
@@ -145,7 +147,9 @@ _PAGES = ("report.html", "summary.md")
 """Files of a report to open, the best first."""
 
 
-def handler(folder: str | Path, *, report: bool = True, timeout_s: float = 120.0) -> TraceHandler:
+def handler(
+    folder: str | Path, *, report: bool = True, timeout_s: float = 120.0, sample_ms: float = 1.0
+) -> TraceHandler:
     """Handler for torch.profiler that writes the traces of all ranks, and a report at the end.
 
     Pass it as `on_trace_ready`. Each rank writes one file per cycle, named by rank, first step and
@@ -165,6 +169,9 @@ def handler(folder: str | Path, *, report: bool = True, timeout_s: float = 120.0
         function, that is the last one before the process ends.
     timeout_s : float, default=120, unit=s
         How long rank 0 waits for the files of the other ranks. It then reports on those it has.
+    sample_ms : float, default=1, unit=ms
+        How often the Python stacks of all threads are sampled while a profiler of the process
+        records; 0 for never. With ``with_stack=True`` the samples are dropped.
 
     Returns
     -------
@@ -179,7 +186,11 @@ def handler(folder: str | Path, *, report: bool = True, timeout_s: float = 120.0
     Then ``torch.profiler.profile(schedule=…, on_trace_ready=ready)`` is all you need.
     """
     return TraceHandler(
-        folder, report=report, timeout_s=timeout_s, records_waits=_switch_on_waits()
+        folder,
+        report=report,
+        timeout_s=timeout_s,
+        sample_ms=sample_ms,
+        records_waits=_switch_on_waits(),
     )
 
 
@@ -189,6 +200,7 @@ class TraceHandler:
     Parameters
     ----------
     timeout_s : float, default=120, unit=s
+    sample_ms : float, default=1, unit=ms
     records_waits : bool, default=True
         Whether CUDA synchronization events are recorded, as far as is known.
     """
@@ -199,6 +211,7 @@ class TraceHandler:
         *,
         report: bool = True,
         timeout_s: float = 120.0,
+        sample_ms: float = 1.0,
         records_waits: bool = True,
     ) -> None:
         self.folder = Path(folder).absolute()
@@ -210,6 +223,10 @@ class TraceHandler:
         self._stopped_at: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._n_written: Counter[int | None] = Counter()
         self._latest: TraceFile | None = None
+        if not 0 <= sample_ms < math.inf:
+            raise QueryError(f"sample_ms={sample_ms}.", hint="give milliseconds, 0 for no samples.")
+        with suppress(ImportError):
+            sample_recordings(self, sample_ms)
 
     @property
     def place(self) -> Place:
@@ -232,7 +249,8 @@ class TraceHandler:
     def exported(self, profiler: Any, step: int | None) -> TraceFile | None:  # noqa: ANN401
         """The trace of a cycle that began in a step, not yet compressed; None if that fails."""
         name = TraceName(self.place.rank, step, time.time_ns())
-        file = TraceFile(self.folder, name, bool(getattr(profiler, "with_stack", False)))
+        with_stack, sampler = bool(getattr(profiler, "with_stack", False)), samples_of_latest()
+        file = TraceFile(self.folder, name, with_stack, None if with_stack else sampler)
         try:
             self._warn_of_missing_waits(profiler)
             file.export(profiler)

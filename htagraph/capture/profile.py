@@ -26,6 +26,7 @@ def profile(
     steps: int = 2,
     report: bool = True,
     timeout_s: float = 120.0,
+    sample_ms: float = 1.0,
     **options: Any,  # noqa: ANN401
 ) -> Iterator[Any]:
     """Profiler for a few steps of a block of training, which then reports what limits them.
@@ -47,6 +48,8 @@ def profile(
         Whether rank 0 writes a report after the block, and prints its verdict.
     timeout_s : float, default=120, unit=s
         How long rank 0 waits for the files of the other ranks.
+    sample_ms : float, default=1, unit=ms
+        How often the Python stacks of all threads are sampled, 0 for never; as of `handler`.
     **options
         Of ``torch.profiler.profile``, for example ``with_stack=True``. By default it records all
         activities that this torch supports, and CUDA synchronization events.
@@ -72,7 +75,8 @@ def profile(
 
     if "experimental_config" not in options:
         options |= _recording_waits()
-    block = _Block(TraceHandler(folder, report=report, timeout_s=timeout_s), skip, steps)
+    handler = TraceHandler(folder, report=report, timeout_s=timeout_s, sample_ms=sample_ms)
+    block = _Block(handler, skip, steps)
 
     def schedule(step: int) -> Any:  # noqa: ANN401
         return ProfilerAction[block.action(step)]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from htagraph.capture.sampler import Sampler
 from htagraph.errors import OutputError
 from htagraph.writers.output_file import output_file
 
@@ -77,6 +78,7 @@ class TraceFile:
     folder: Path
     name: TraceName
     with_stack: bool = False  # Whether Python stacks were recorded
+    sampler: Sampler | None = None  # Has the stacks that were sampled meanwhile
 
     @property
     def _plain(self) -> Path:
@@ -106,9 +108,11 @@ class TraceFile:
             return not file.read().rstrip().endswith((b"}", b"]"))
 
     def compress(self) -> Path:
-        """The compressed file."""
+        """The compressed file, with the samples that belong to it."""
         trace = self.name.trace(self.folder)
         try:
+            if self.sampler is not None:
+                self.sampler.write_into(self._plain)
             with self._plain.open("rb") as plain, output_file(trace) as packed:
                 shutil.copyfileobj(plain, packed, _CHUNK)
         except OSError as error:

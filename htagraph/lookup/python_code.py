@@ -26,6 +26,7 @@ from htagraph.arrays.nesting import nest
 from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.recording import SAMPLED
 
 _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>-?\d+)\): (?P<function>.*)$", re.DOTALL)
 _NOT_CODE = re.compile(r"^<|^nn\.Module: ")
@@ -163,6 +164,9 @@ def code_pieces(
     before = gather(found.boundary, row)
     returned = (before >= 0) & ((before & 1) == 1)
     returned &= gather(found.parent, before >> 1, -2) == innermost
+    # Samples miss short calls, so the last one that they saw need not be the last one.
+    sampled = events.category[event] == events.symbols.code(SAMPLED)
+    returned &= ~gather(sampled, innermost, False)
     own = gather(is_user, innermost, False)
     call = np.where(own, np.where(returned, before >> 1, -1), gather(under_way, innermost))
     how = np.where(own, np.where(returned, _AFTER_CALL, _FRAME_ITSELF), _CALL)

@@ -19,6 +19,9 @@ MAX_RANKS = 1 << 20
 STACKS = "python_function"
 """Category of Python frames; readers skip them unless asked, and count them under this name."""
 
+SAMPLED = "python_sample"
+"""Category of Python frames that readers make of sampled stacks, which are few: always read."""
+
 OUTSIDE = "outside the window"
 """What readers count events under that a requested window leaves out."""
 

@@ -83,6 +83,10 @@ class Defect(repair_log.Defect):
     )
     END_ONLY = "end without begin", "an event ends but never began; skipped"
     BAD_METADATA = "unreadable metadata", "a part of the file outside the events; skipped"
+    BAD_SAMPLE = (
+        "bad sample",
+        "a sampled stack lacks its time, thread or frame, or a frame its name or parent; skipped",
+    )
     NO_PLACE = "unnamed thread", "an event has neither pid nor tid; put on a thread named ''"
     FAR_TIME = (
         "time out of range",

@@ -11,7 +11,7 @@ from htagraph.errors import QueryError
 from htagraph.model.arrays import I64
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseColumn
 from htagraph.model.kinds import EventKind
-from htagraph.model.recording import OUTSIDE, STACKS
+from htagraph.model.recording import OUTSIDE, SAMPLED, STACKS
 from htagraph.model.window import pair_of
 
 
@@ -70,6 +70,7 @@ def filtered(events: EventTable, skipped: dict[str, int], wanted: EventFilter) -
     texts = events.symbols.array
     if categories is None:
         leave = (events.kind == EventKind.PYTHON) & (not wanted.stacks)
+        leave &= events.category != events.symbols.code(SAMPLED)
     else:
         leave = ~events.symbols.mask(categories.__contains__)[events.category]
     codes, counts = np.unique(events.category[leave], return_counts=True)

@@ -17,7 +17,7 @@ from htagraph.lookup.steps import step_at
 from htagraph.model.arrays import F64, I64
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.names import FORWARD_BACKWARD
-from htagraph.model.recording import STACKS
+from htagraph.model.recording import SAMPLED, STACKS
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.readers.storage import n_bytes_of
@@ -131,6 +131,7 @@ def _events(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
         int(n_of_kind[EventKind.PYTHON]) + trace.skipped.get(STACKS, 0),
         "host time has no source lines",
         "profile(with_stack=True); the file gets several times larger",
+        found_by=_sampled_by(trace),
     )
     yield _present(
         "device annotations",
@@ -138,6 +139,17 @@ def _events(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
         "device work has only names of kernels and operators",
         "name parts with torch.profiler.record_function",
     )
+
+
+def _sampled_by(trace: Trace) -> str:
+    """How often Python stacks were sampled, and why not to the end; empty if they were not."""
+    events, about = trace.recording.events, trace.metadata.get("sampler")
+    about = about if isinstance(about, dict) else {}
+    is_sampled = bool((events.category == events.symbols.code(SAMPLED)).any())
+    every = about.get("interval_ms")
+    often = f"sampled every {every:g} ms" if isinstance(every, int | float) else "sampled"
+    said = [often if is_sampled else "", str(about.get("note") or "")]
+    return "; ".join(one for one in said if one)
 
 
 def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:

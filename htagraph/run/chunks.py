@@ -38,6 +38,7 @@ from htagraph.readers.kineto.reader import (
     EVERYTHING,
     KNOWN_STACKS,
     KNOWN_USER_RANGES,
+    USER_RANGES,
     Found,
     recording_of,
     scanned,
@@ -233,7 +234,7 @@ class Chunks:
 
     def named_ranges(self) -> Recording:
         """The ranges that the program named, alone."""
-        return self._recording(deepcopy(self._whole.columns))
+        return self._recording(deepcopy(self._whole.columns), None, (USER_RANGES,))
 
     def read(self, wanted: EventFilter) -> Recording:
         """The events of a window, as `load_file` finds them in the whole file."""

@@ -249,6 +249,16 @@ def _flows(
     return out
 
 
+def _sampled(events: EventTable, row: int, base_time_ns: int) -> bytes:
+    """A frame that was sampled as an event: the original has only its samples."""
+    start, dur = microseconds(np.array([events.ts_ns[row] - base_time_ns, events.dur_ns[row]]))
+    texts, lane = events.symbols.texts, events.lanes
+    place = events.lane[row]
+    name, category = (json.dumps(texts[code]) for code in (events.name[row], events.category[row]))
+    where = f'"pid":{json.dumps(lane.pid[place])},"tid":{json.dumps(lane.tid[place])}'
+    return f'{{"ph":"X","cat":{category},"name":{name},{where},"ts":{start},"dur":{dur}}}'.encode()
+
+
 def write_subset(
     out: str | Path,
     raw: Sequence[bytes],
@@ -274,12 +284,15 @@ def write_subset(
         *_lane_events(events.lanes, np.unique(events.lane[rows]).tolist()),
         *_flows(events, launch[work], work, base_time_ns, clock_shift_ns),
     ]
+    origin = [
+        one or _sampled(events, row, base_time_ns) for one, row in zip(raw, rows, strict=True)
+    ]
     header = json.dumps(
         {key: value for key, value in metadata.items() if key != "traceEvents"}, default=str
     )
     head = header[:-1] + (", " if len(header) > 2 else "") + '"traceEvents": [\n'
     with output_file(out) as file:
         file.write(head.encode())
-        file.write(b",\n".join([*raw, *(text.encode() for text in added)]))
+        file.write(b",\n".join([*origin, *(text.encode() for text in added)]))
         file.write(b"\n]}\n")
     return Path(out)

@@ -29,7 +29,7 @@ class ArgsIndex:
     length: I32  # Of shape (n_events,). In byte.
 
     def raw(self, events: npt.ArrayLike) -> list[bytes]:
-        """The bytes of events, as they are in the file.
+        """The bytes of events, as they are in the file; none for frames that were sampled.
 
         Each call reads a compressed file from its start, so pass many events at once.
         """
@@ -47,7 +47,7 @@ class ArgsIndex:
                     while at + len(text) < end and (block := stream.read(_READ)):
                         text += block
                 found[event] = text[start - at : end - at]
-        if not all(raw[:1] == b"{" and raw[-1:] == b"}" for raw in found.values()):
+        if any(raw[:1] + raw[-1:] != b"{}" and self.length[one] for one, raw in found.items()):
             raise TraceError(
                 "the file has changed since it was loaded.",
                 path=self.source if isinstance(self.source, Path) else None,
@@ -59,7 +59,7 @@ class ArgsIndex:
         """The ``args`` of events, an empty dict for an event without."""
         out: list[dict[str, Any]] = []
         for raw in self.raw(events):
-            event = _decoded(raw)
+            event = _decoded(raw) if raw else None
             args = event.get("args") if isinstance(event, dict) else None
             out.append(args if isinstance(args, dict) else {})
         return out

@@ -12,7 +12,7 @@ import numpy as np
 from htagraph.model.arrays import I8, I32, U8
 from htagraph.model.kinds import EventKind
 from htagraph.model.names import CRITICAL_PATH, FORWARD_BACKWARD, PROFILER_STEP
-from htagraph.model.recording import STACKS
+from htagraph.model.recording import SAMPLED, STACKS
 from htagraph.model.symbols import SymbolTable
 
 LAUNCH_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
@@ -49,6 +49,7 @@ KIND_OF_CATEGORY = {
     "gpu_user_annotation": EventKind.DEVICE_ANNOTATION,
     "collective_comm": EventKind.DEVICE_ANNOTATION,
     STACKS: EventKind.PYTHON,
+    SAMPLED: EventKind.PYTHON,
     "overhead": EventKind.OVERHEAD,
     "cpu_instant_event": EventKind.INSTANT,
     "cuda_profiler_range": EventKind.COUNTER_RANGE,

@@ -170,15 +170,17 @@ def lane_table(
     return LaneTable(
         pid=tuple(pid for pid, _ in names),
         tid=tuple(tid for _, tid in names),
-        process=tuple(_text(of_process["process_name"].get(pid, "")) for pid, _ in names),
-        thread=tuple(_text(of_thread["thread_name"].get(lane, "")) for lane in names),
+        process=tuple(text_of(of_process["process_name"].get(pid, "")) for pid, _ in names),
+        thread=tuple(text_of(of_thread["thread_name"].get(lane, "")) for lane in names),
         process_sort=tuple(_index(of_process["process_sort_index"].get(pid)) for pid, _ in names),
         thread_sort=tuple(_index(of_thread["thread_sort_index"].get(lane)) for lane in names),
-        process_labels=tuple(_text(of_process["process_labels"].get(pid, "")) for pid, _ in names),
+        process_labels=tuple(
+            text_of(of_process["process_labels"].get(pid, "")) for pid, _ in names
+        ),
     )
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     """A name, whatever its JSON type; half a surrogate pair becomes U+FFFD."""
     text = "" if value is None else str(value)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -214,7 +216,7 @@ def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, 
     ):
         where = f" ({lanes.process[lane] or lanes.pid[lane]})" if several else ""
         for key, value in values.items():
-            number = _number(value)
+            number = number_of(value)
             if math.isfinite(number):
                 label = texts[name] if len(values) == 1 else f"{texts[name]}: {key}"
                 times, numbers = points.setdefault(label + where, ([], []))
@@ -231,7 +233,7 @@ def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, 
     return samples, n_left_out
 
 
-def _number(value: object) -> float:
+def number_of(value: object) -> float:
     """A value as a float, NaN if it is no number or too large."""
     try:
         return float(value) if isinstance(value, int | float) else math.nan

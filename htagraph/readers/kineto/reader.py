@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ from htagraph.readers.kineto.header import (
 )
 from htagraph.readers.kineto.merging import Assembly, Columns
 from htagraph.readers.kineto.pieces import PieceStream
+from htagraph.readers.kineto.sampled_stacks import KEYS, with_sampled_stacks
 from htagraph.readers.kineto.trace_document import Document
 from htagraph.readers.kineto.worker import Part, Worker
 from htagraph.readers.repair_log import RepairLog
@@ -122,7 +124,9 @@ def recording_of(
     note_losses(metadata, log)
     plain = is_plain(columns.n_bytes)
     columns = cleaned(columns, log, window, categories, base_time_ns)
-    metadata_events = _metadata_events(found.metas, log)
+    threads = with_sampled_stacks(columns, metadata, log, window, categories, is_plain=plain)
+    metadata = {key: value for key, value in metadata.items() if key not in KEYS}
+    metadata_events = chain(threads, _metadata_events(found.metas, log))
     devices = devices_of(metadata)
     events = event_table(columns, metadata_events, base_time_ns, devices, is_plain=plain)
     source = found.source if isinstance(found.source, bytes) else Path(found.source)

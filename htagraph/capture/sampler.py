@@ -1,0 +1,437 @@
+"""What Python code every thread runs, sampled while a profiler records, and written into its trace.
+
+A thread of its own reads the stacks of all others every millisecond. A sample is late if another
+thread held the interpreter's lock (GIL), as C code may do for long; how late is kept, because that
+time is the sample's. Samples of a thread that does not move are one row with a weight. The trace
+gets them as ``stackFrames`` and ``samples``, as Chrome's trace event format defines them. Nothing
+here ends a run: an error ends the sampling, and is a note in the trace.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import gc
+import io
+import json
+import linecache
+import os
+import re
+import sys
+import sysconfig
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain, starmap, tee
+from types import CodeType, FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+_SWITCH_S = 0.0005
+"""How long a thread waits until it asks for the GIL, a tenth of Python's default: else C code that
+holds it loses time to what runs next (19% of the window, so 7%)."""
+
+_PARTS = 20
+"""Samples take at most one part in so many of the time (chosen): of many threads, they are rarer.
+Pinned by `test_sampler.py`, as are the next three."""
+
+_MOST_RUNS = 300_000
+"""Runs of equal samples that are kept, 20 MB: 30 s of ten threads that all move every ms."""
+
+_MOST_FRAMES = 2_000_000
+"""Frames of different stacks that are kept, 50 MB."""
+
+_MOST_NODES = 200_000
+"""Frames that are written: a value of more than 64 MiB is refused by htagraph's reader."""
+
+_COLUMNS = 8
+"""Of a run: thread, stack, time of the first and last sample, how late the first one was, CPU clock
+of the thread at both, and how many samples."""
+
+_GC_DEADLOCKS = sys.version_info < (3, 12)
+"""Whether reading stacks may collect garbage, and so wait for itself (python/cpython#106883)."""
+
+_SEARCHED = 1 << 20
+"""Bytes at each end of a trace that are searched for its base time (chosen)."""
+
+_BASE_TIME = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(-?\d+)')
+_CALLS = ("CALL", "PRECALL", "BEFORE_")
+_TO_LIBRARY = re.compile(
+    r"^.*[/\\](?=(?:site|dist)-packages[/\\])|^.*?[/\\](?=lib[/\\]python\d[\d.]*[/\\])"
+)
+_LONGEST = 60
+"""Characters of the name of a called function (chosen): as long as a line of a report has room."""
+
+_MOST_LINES = 20
+"""Lines of a call that is read for that name (chosen)."""
+
+
+def _clocks() -> dict[int, int]:
+    """CPU clock of each thread that runs Python, by ident.
+
+    One call into C, during which none of them can end: asking for the clock of an ended thread may
+    crash the process.
+    """
+    idents, same = tee(chain.from_iterable(starmap(sys._current_frames, [()])))  # noqa: SLF001
+    return dict(zip(idents, map(time.pthread_getcpuclockid, same), strict=True))
+
+
+class Sampler:
+    """Samples of one recording, from `start` to `stop`.
+
+    Parameters
+    ----------
+    interval_ms : float, default=1, unit=ms
+        Between samples; more, if a sample takes more than a twentieth of it.
+
+    Examples
+    --------
+    >>> sampler = Sampler()
+    >>> sampler.start()
+    >>> time.sleep(0.01)
+    >>> sampler.stop()
+    >>> sampler.n_samples > 0
+    True
+    """
+
+    def __init__(self, interval_ms: float = 1.0) -> None:
+        self.interval_ms = interval_ms
+        self.n_samples = 0
+        self.note = ""  # Why sampling ended early
+        self._runs = array("q")
+        self._open: dict[int, list[int]] = {}  # The run of each thread, by ident
+        self._stacks: dict[tuple[int, ...], int] = {}  # Ids of code, then places, innermost first
+        self._n_frames = 0
+        self._codes: dict[int, CodeType] = {}  # Of all stacks, by id: hashing code takes long
+        self._threads: dict[int, tuple[int, int]] = {}  # Native id and CPU clock, by ident
+        self._names: dict[int, str] = {}  # By native id
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="htagraph-sampler", daemon=True)
+        self._pid = os.getpid()
+        self._switch_s = sys.getswitchinterval()
+        self._is_gc_off = False
+
+    def start(self) -> None:
+        """Begin to sample; never where threads run in parallel, whose stacks cannot be read."""
+        if sysconfig.get_config_var("Py_GIL_DISABLED"):
+            self.note = "Python runs without a GIL: its stacks cannot be sampled"
+            return
+        sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End sampling, in the process in which it began."""
+        self._is_stopped = True
+        if self._thread.ident is not None and os.getpid() == self._pid:
+            self._thread.join(timeout=1.0)
+            self._restore()
+
+    def forget(self) -> None:
+        """Undo in a forked process what sampling changed: it has no thread that would."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._restore()
+            if self._is_gc_off:
+                gc.enable()
+
+    def _restore(self) -> None:
+        if sys.getswitchinterval() == min(self._switch_s, _SWITCH_S):
+            sys.setswitchinterval(self._switch_s)
+
+    def _run(self) -> None:
+        try:
+            self._sample()
+        except BaseException as error:  # noqa: BLE001  whatever it is, the training runs
+            self.note = f"sampling ended early: {error!r}"
+        with suppress(BaseException):
+            for run in self._open.values():
+                self._runs.extend(run)
+            self._open.clear()
+
+    def _sample(self) -> None:
+        """Take samples until stopped, or until there is no room for more."""
+        own, interval_ns = threading.get_ident(), max(round(self.interval_ms * 1e6), 1)
+        planned = time.monotonic_ns()
+        while not self._is_stopped:
+            time.sleep(max(planned - time.monotonic_ns(), 0) / 1e9)
+            began, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
+            self._take(own, max(began - planned, 0))
+            self.n_samples += 1
+            cost_ns = time.thread_time_ns() - cpu_ns
+            missed = (time.monotonic_ns() - planned) // interval_ns
+            planned = max(planned + (missed + 1) * interval_ns, began + _PARTS * cost_ns)
+            if len(self._runs) > _COLUMNS * _MOST_RUNS or self._n_frames > _MOST_FRAMES:
+                self.note = "sampling ended early: the stacks changed too often to keep them all"
+                return
+
+    def _frames(self) -> dict[int, Any]:
+        """What each thread runs; no garbage is collected meanwhile if that may deadlock."""
+        self._is_gc_off = _GC_DEADLOCKS and gc.isenabled()
+        if self._is_gc_off:
+            gc.disable()
+        try:
+            frames = sys._current_frames()  # noqa: SLF001  there is no other way
+            if not frames.keys() <= self._threads.keys():
+                self._meet(frames)
+            return frames
+        finally:
+            if self._is_gc_off:
+                gc.enable()
+            self._is_gc_off = False
+
+    def _meet(self, frames: dict[int, Any]) -> None:
+        """Learn the native ids, clocks and names of threads; on Linux a clock tells its thread."""
+        clocks: dict[int, int] = {}
+        if sys.platform == "linux":
+            with suppress(OSError):
+                clocks = _clocks()
+        for ident in frames:
+            known = getattr(threading, "_active", {}).get(ident)
+            clock = clocks.get(ident, 0)
+            native = ~(clock >> 3) if clock else getattr(known, "native_id", None) or ident
+            self._threads[ident] = native, clock
+            self._names[native] = getattr(known, "name", "")
+
+    def _take(self, own: int, late_ns: int) -> None:
+        """Take one sample of all threads but the sampler's."""
+        frames, now = self._frames(), time.time_ns()
+        for ident in self._open.keys() - frames.keys():
+            self._end(ident)
+        for ident, frame in frames.items():
+            if ident == own:
+                continue
+            native, clock = self._threads[ident]
+            run = self._open.get(ident)
+            try:
+                cpu_ns = time.clock_gettime_ns(clock) if clock else -1
+            except OSError:  # the thread ended, and another one has its ident
+                self._end(ident)
+                del self._threads[ident]
+                continue
+            if run is None or run[6] != cpu_ns or not clock:
+                stack = self._stack(frame)
+                if run is None or run[1] != stack:
+                    if run is not None:
+                        self._runs.extend(run)
+                    self._open[ident] = [native, stack, now, now, late_ns, cpu_ns, cpu_ns, 1]
+                    continue
+            run[3], run[6] = now, cpu_ns
+            run[7] += 1
+
+    def _stack(self, frame: FrameType | None) -> int:
+        """The number of a stack."""
+        codes: list[CodeType] = []
+        places: list[int] = []
+        while frame is not None:
+            codes.append(frame.f_code)
+            places.append(frame.f_lasti)
+            frame = frame.f_back
+        n = len(self._stacks)
+        number = self._stacks.setdefault((*map(id, codes), *places), n)
+        if number == n:
+            self._n_frames += len(codes)
+            self._codes.update(zip(map(id, codes), codes, strict=True))
+        return number
+
+    def _end(self, ident: int) -> None:
+        """End what a thread ran: from now on it runs no Python, which is a run without a stack."""
+        run = self._open.pop(ident, None)
+        if run is not None:
+            self._runs.extend(run)
+            now = time.time_ns()
+            self._runs.extend((run[0], -1, now, now, 0, -1, -1, 1))
+
+    def write_into(self, path: str | os.PathLike[str]) -> None:
+        """Add the samples to a trace that is complete and not compressed; if that fails, a note.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Raises
+        ------
+        OSError
+            If the disk is full, or the file is gone. The trace is left as it was.
+        """
+        with open(path, "r+b") as file:  # noqa: PTH123
+            end = max(file.seek(0, io.SEEK_END) - _SEARCHED, 0)
+            file.seek(end)
+            tail = file.read().rstrip()
+            if not tail.endswith(b"}") or not (self._runs or self.note):
+                return
+            end += len(tail) - 1
+            file.seek(0)
+            base = _BASE_TIME.search(file.read(_SEARCHED)) or _BASE_TIME.search(tail)
+            file.seek(end)
+            try:
+                parts = self._parts(int(base[1]) if base else 0)
+                file.writelines(part.encode("utf-8", "replace") for part in parts)
+            except Exception as error:
+                file.seek(end)
+                file.truncate()
+                if isinstance(error, OSError):
+                    file.write(b"}")
+                    raise
+                about = json.dumps({"note": f"the samples could not be written: {error!r}"})
+                file.write(f',\n"sampler": {about}}}\n'.encode())
+
+    def _parts(self, base_time_ns: int) -> Iterator[str]:
+        """Yield the end of the trace."""
+        tree = _Tree(self._codes)
+        nodes = [tree.node(stack) for stack in self._stacks]
+        yield ',\n"stackFrames": {' + ",\n".join(tree.written) + '},\n"samples": ['
+        rows = sorted(row for row in self._rows() if row[0] >= base_time_ns)
+        for number, (at, last, run) in enumerate(rows):
+            thread, stack, _, _, late_ns, *cpu_ns, n = self._runs[run : run + _COLUMNS]
+            us, ns = divmod(at - base_time_ns, 1000)
+            found = {
+                "sf": nodes[stack] if stack >= 0 else -1,
+                "late": late_ns // 1000 if not last else 0,
+                "weight": n - 1 if last else 0,
+                "cpu_us": cpu_ns[last] // 1000,
+            }
+            given = "".join(f',"{key}":{value}' for key, value in found.items() if value > 0)
+            yield f'{"," if number else ""}\n{{"tid":{thread},"ts":{us}.{ns:03}{given}}}'
+        about = {"name": "htagraph", "interval_ms": self.interval_ms, "pid": self._pid}
+        about |= {"note": self.note} if self.note else {}
+        about |= {"threads": self._names, "files": tree.files}
+        yield f'\n],\n"sampler": {json.dumps(about)}}}\n'
+
+    def _rows(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the first and last sample of each run: time, whether it is the last, the run."""
+        for run in range(0, len(self._runs), _COLUMNS):
+            yield self._runs[run + 2], 0, run
+            if self._runs[run + 7] > 1:
+                yield self._runs[run + 3], 1, run
+
+
+class _Tree:
+    """The frames of all stacks, each below the line that calls it; ids count from 1."""
+
+    def __init__(self, codes: dict[int, CodeType]) -> None:
+        self.written: list[str] = []
+        self.files: dict[str, str] = {}  # Whole paths by the short ones in names
+        self._codes = codes
+        self._ids: dict[tuple[int, int | str, int], int] = {}
+        self._positions: dict[int, list[tuple[int | None, ...]]] = {}
+        self._short: dict[str, str] = {}
+
+    def node(self, stack: tuple[int, ...]) -> int:
+        """The id of the innermost frame of a stack: the function called, if it is no Python."""
+        node, line, name = 0, 0, ""
+        n = len(stack) // 2
+        for code, place in zip(reversed(stack[:n]), reversed(stack[n:]), strict=True):
+            node = self._below(node, code, line)
+            line, name = self._call(code, place)
+        return self._below(node, f"<{name}>", line) if name else node
+
+    def _below(self, parent: int, what: int | str, line: int) -> int:
+        key = parent, what, line
+        if key not in self._ids:
+            if len(self._ids) >= _MOST_NODES:
+                return parent
+            self._ids[key] = len(self._ids) + 1
+            frame = (
+                {"name": what, "category": "native"}
+                if isinstance(what, str)
+                else self._named(self._codes[what])
+            )
+            frame |= {"parent": str(parent), "line": line} if parent else {}
+            self.written.append(f'"{self._ids[key]}":{json.dumps(frame)}')
+        return self._ids[key]
+
+    def _named(self, code: CodeType) -> dict[str, Any]:
+        """A frame of Python: file without its search path, as others write it, line, function."""
+        path = code.co_filename
+        if path not in self._short:
+            whole = path if path.startswith("<") else os.path.abspath(path)  # noqa: PTH100  of links too
+            short = _TO_LIBRARY.sub("", whole, count=1)
+            if short == whole:
+                roots = (os.path.abspath(root) + os.sep for root in sys.path)  # noqa: PTH100
+                fits = [root for root in roots if whole.startswith(root)]
+                short = whole.removeprefix(max(fits, key=len, default=""))
+            self._short[path] = short
+            self.files[short] = whole
+        short = self._short[path]
+        is_library = short.startswith("<") or _TO_LIBRARY.match(self.files[short]) is not None
+        name = f"{short}({code.co_firstlineno}): {code.co_qualname}"
+        return {"name": name, "category": "library" if is_library else "user"}
+
+    def _call(self, number: int, at: int) -> tuple[int, str]:
+        """The line that runs, and what it calls there, as it is written: ``time.sleep``."""
+        code = self._codes[number]
+        if number not in self._positions:
+            self._positions[number] = list(code.co_positions())
+        line, last_line, start, end = self._positions[number][at // 2] if at >= 0 else (None,) * 4
+        if line is None or last_line is None or start is None or end is None:
+            return line or code.co_firstlineno, ""
+        if not dis.opname[code.co_code[at]].startswith(_CALLS) or last_line - line > _MOST_LINES:
+            return line, ""
+        lines = [one.encode() for one in linecache.getlines(code.co_filename)[line - 1 : last_line]]
+        if not lines:
+            return line, ""
+        lines[-1] = lines[-1][:end]
+        lines[0] = lines[0][start:]
+        try:
+            call = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return line, ""
+        if isinstance(call, ast.Call):
+            name = ast.unparse(call.func)
+        elif isinstance(call, ast.Name | ast.Attribute):
+            name = f"with {ast.unparse(call)}"
+        else:
+            return line, ""
+        return line, name if len(name) <= _LONGEST else name.rpartition(".")[2][-_LONGEST:]
+
+
+_OWNERS: WeakKeyDictionary[object, float] = WeakKeyDictionary()
+_STATE: dict[str, Sampler] = {}
+
+
+def sample_recordings(owner: object, interval_ms: float) -> None:
+    """Sample whatever torch's profilers record while an object lives, if this torch tells when."""
+    from torch.autograd import profiler  # noqa: PLC0415  torch is no dependency
+
+    _OWNERS[owner] = interval_ms
+    for name, then in (("_run_on_profiler_start", _begin), ("_run_on_profiler_stop", _finish)):
+        told = getattr(profiler, name, None)
+        if told is not None and not hasattr(told, "told"):
+
+            def both(told: Callable[[], None] = told, then: Callable[[], None] = then) -> None:
+                told()
+                then()
+
+            both.told = told  # type: ignore[attr-defined]
+            setattr(profiler, name, both)
+
+
+def _begin() -> None:
+    _finish()
+    _STATE.pop("done", None)
+    if interval_ms := min((one for one in _OWNERS.values() if one > 0), default=0.0):
+        with suppress(RuntimeError):  # no more threads
+            _STATE["running"] = Sampler(interval_ms)
+            _STATE["running"].start()
+
+
+def _finish() -> None:
+    if sampler := _STATE.pop("running", None):
+        sampler.stop()
+        _STATE["done"] = sampler
+
+
+def samples_of_latest() -> Sampler | None:
+    """The samples of the latest recording, once."""
+    return _STATE.pop("done", None)
+
+
+def _after_fork() -> None:
+    if sampler := _STATE.pop("running", None):
+        sampler.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
