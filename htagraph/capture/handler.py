@@ -225,6 +225,7 @@ class TraceHandler:
         self._latest: TraceFile | None = None
         if not 0 <= sample_ms < math.inf:
             raise QueryError(f"sample_ms={sample_ms}.", hint="give milliseconds, 0 for no samples.")
+        self._sample_ms = sample_ms
         with suppress(ImportError):
             sample_recordings(self, sample_ms)
 
@@ -250,7 +251,8 @@ class TraceHandler:
         """The trace of a cycle that began in a step, not yet compressed; None if that fails."""
         name = TraceName(self.place.rank, step, time.time_ns())
         with_stack, sampler = bool(getattr(profiler, "with_stack", False)), samples_of_latest()
-        file = TraceFile(self.folder, name, with_stack, None if with_stack else sampler)
+        sampler = sampler if self._sample_ms and not with_stack else None
+        file = TraceFile(self.folder, name, with_stack, sampler)
         try:
             self._warn_of_missing_waits(profiler)
             file.export(profiler)

@@ -75,6 +75,7 @@ def profile(
 
     if "experimental_config" not in options:
         options |= _recording_waits()
+    sample_ms = 0.0 if options.get("with_stack") else sample_ms
     handler = TraceHandler(folder, report=report, timeout_s=timeout_s, sample_ms=sample_ms)
     block = _Block(handler, skip, steps)
 

@@ -118,8 +118,12 @@ class Sampler:
         if sysconfig.get_config_var("Py_GIL_DISABLED"):
             self.note = "Python runs without a GIL: its stacks cannot be sampled"
             return
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no more threads
+            self.note = f"sampling could not begin: {error}"
+            return
         sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
-        self._thread.start()
 
     def stop(self) -> None:
         """End sampling, in the process in which it began."""
@@ -154,14 +158,16 @@ class Sampler:
         """Take samples until stopped, or until there is no room for more."""
         own, interval_ns = threading.get_ident(), max(round(self.interval_ms * 1e6), 1)
         planned = time.monotonic_ns()
-        while not self._is_stopped:
+        while True:
             time.sleep(max(planned - time.monotonic_ns(), 0) / 1e9)
-            began, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
+            if self._is_stopped:  # meanwhile: this would see how the profiler stops
+                return
+            began = time.monotonic_ns()
             self._take(own, max(began - planned, 0))
             self.n_samples += 1
-            cost_ns = time.thread_time_ns() - cpu_ns
-            missed = (time.monotonic_ns() - planned) // interval_ns
-            planned = max(planned + (missed + 1) * interval_ns, began + _PARTS * cost_ns)
+            now = time.monotonic_ns()
+            missed = (now - planned) // interval_ns
+            planned = max(planned + (missed + 1) * interval_ns, began + _PARTS * (now - began))
             if len(self._runs) > _COLUMNS * _MOST_RUNS or self._n_frames > _MOST_FRAMES:
                 self.note = "sampling ended early: the stacks changed too often to keep them all"
                 return
@@ -401,23 +407,24 @@ def sample_recordings(owner: object, interval_ms: float) -> None:
         if told is not None and not hasattr(told, "told"):
 
             def both(told: Callable[[], None] = told, then: Callable[[], None] = then) -> None:
-                told()
                 then()
+                told()
 
             both.told = told  # type: ignore[attr-defined]
             setattr(profiler, name, both)
 
 
 def _begin() -> None:
+    """Sample when a profiler begins to record."""
     _finish()
     _STATE.pop("done", None)
     if interval_ms := min((one for one in _OWNERS.values() if one > 0), default=0.0):
-        with suppress(RuntimeError):  # no more threads
-            _STATE["running"] = Sampler(interval_ms)
-            _STATE["running"].start()
+        _STATE["running"] = Sampler(interval_ms)
+        _STATE["running"].start()
 
 
 def _finish() -> None:
+    """End the samples when a profiler has stopped."""
     if sampler := _STATE.pop("running", None):
         sampler.stop()
         _STATE["done"] = sampler

@@ -44,8 +44,11 @@ written by htagraph, which records that. Pinned by `test_sampled_stacks.py`."""
 _DEEPEST = 10_000
 """Frames of a stack (chosen): what is deeper calls itself, by a broken file or in a loop."""
 
-_LONGEST_US = 7 * 86_400 * 1_000_000
-"""Lateness and weight that are believed: as long as the longest event."""
+_LONGEST_MS = 7 * 86_400 * 1_000
+"""Intervals and lateness that are believed: as long as the longest event."""
+
+_MOST = 1 << 31
+"""Samples that a row may stand for: more than a week has."""
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -123,8 +126,8 @@ def with_sampled_stacks(
     of = np.flatnonzero(among(kind, (EventKind.OP, EventKind.RUNTIME)))
     of = of[np.isin(rows["lane"][of], samples.lane)]
     ops = _Ops(rows["lane"][of], rows["ts_ns"][of], rows["ts_ns"][of] + rows["dur_ns"][of])
-    interval_ns = number_of(about.get("interval_ms")) * 1e6
-    bounds = _bounds(samples, ops, interval_ns)
+    interval_ms = number_of(about.get("interval_ms"))
+    bounds = _bounds(samples, ops, interval_ms * 1e6 if 0 < interval_ms < _LONGEST_MS else np.nan)
     _append(columns, tree, samples, bounds, window)
     names = about.get("threads")
     names = names if isinstance(names, dict) else {}
@@ -171,8 +174,8 @@ def _samples(listed: object, tree: _Tree, columns: Columns, pid: Id, log: Repair
     ts_us, late_us, weight = column("ts", np.nan), column("late", 0), column("weight", 1)
     good = np.flatnonzero((np.abs(ts_us) < MAX_TIME_NS / 1e3) & (frame > -2))
     log.add(Defect.BAD_SAMPLE, n=len(every) - len(good))
-    late_us = np.where((late_us > 0) & (late_us < _LONGEST_US), late_us, 0)
-    weight = np.where((weight >= 1) & (weight < _LONGEST_US), weight, 1)
+    late_us = np.where((late_us > 0) & (late_us < 1e3 * _LONGEST_MS), late_us, 0)
+    weight = np.where((weight >= 1) & (weight < _MOST), weight, 1)
     lane = _lanes(
         [
             (canonical_id(one.get("pid", pid)), canonical_id(one["tid"]))
