@@ -27,7 +27,7 @@ from contextlib import suppress
 from itertools import chain, starmap, tee
 from types import CodeType, FrameType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 _SWITCH_S = 0.0005
 """How long a thread waits until it asks for the GIL, a tenth of Python's default: else C code that
@@ -57,7 +57,6 @@ _SEARCHED = 1 << 20
 """Bytes at each end of a trace that are searched for its base time (chosen)."""
 
 _BASE_TIME = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(-?\d+)')
-_CALLS = ("CALL", "PRECALL", "BEFORE_")
 _TO_LIBRARY = re.compile(
     r"^.*[/\\](?=(?:site|dist)-packages[/\\])|^.*?[/\\](?=lib[/\\]python\d[\d.]*[/\\])"
 )
@@ -124,25 +123,22 @@ class Sampler:
             self.note = f"sampling could not begin: {error}"
             return
         sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
+        _RUNNING.add(self)
 
     def stop(self) -> None:
         """End sampling, in the process in which it began."""
         self._is_stopped = True
-        if self._thread.ident is not None and os.getpid() == self._pid:
+        if self in _RUNNING:
             self._thread.join(timeout=1.0)
-            self._restore()
+            self.restore()
 
-    def forget(self) -> None:
-        """Undo in a forked process what sampling changed: it has no thread that would."""
-        if not self._is_stopped:
-            self._is_stopped = True
-            self._restore()
-            if self._is_gc_off:
-                gc.enable()
-
-    def _restore(self) -> None:
+    def restore(self) -> None:
+        """Undo what sampling changed; in a forked process no thread does."""
+        _RUNNING.discard(self)
         if sys.getswitchinterval() == min(self._switch_s, _SWITCH_S):
             sys.setswitchinterval(self._switch_s)
+        if self._is_gc_off:
+            gc.enable()
 
     def _run(self) -> None:
         try:
@@ -265,11 +261,13 @@ class Sampler:
             end = max(file.seek(0, io.SEEK_END) - _SEARCHED, 0)
             file.seek(end)
             tail = file.read().rstrip()
-            if not tail.endswith(b"}") or not (self._runs or self.note):
+            file.seek(0)
+            head = file.read(_SEARCHED).lstrip()
+            is_whole = head.startswith(b"{") and tail.endswith(b"}")
+            if not is_whole or not (self._runs or self.note):
                 return
             end += len(tail) - 1
-            file.seek(0)
-            base = _BASE_TIME.search(file.read(_SEARCHED)) or _BASE_TIME.search(tail)
+            base = _BASE_TIME.search(head) or _BASE_TIME.search(tail)
             file.seek(end)
             try:
                 parts = self._parts(int(base[1]) if base else 0)
@@ -373,28 +371,39 @@ class _Tree:
         line, last_line, start, end = self._positions[number][at // 2] if at >= 0 else (None,) * 4
         if line is None or last_line is None or start is None or end is None:
             return line or code.co_firstlineno, ""
-        if not dis.opname[code.co_code[at]].startswith(_CALLS) or last_line - line > _MOST_LINES:
+        operation = dis.opname[code.co_code[at]]
+        enters = operation.startswith("BEFORE_")
+        if enters and last_line > line:  # until 3.12, all of a `with` has its place
+            last_line, end = line, None
+        if (not enters and not operation.startswith("CALL")) or last_line - line > _MOST_LINES:
             return line, ""
         lines = [one.encode() for one in linecache.getlines(code.co_filename)[line - 1 : last_line]]
         if not lines:
             return line, ""
         lines[-1] = lines[-1][:end]
         lines[0] = lines[0][start:]
-        try:
-            call = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return line, ""
-        if isinstance(call, ast.Call):
-            name = ast.unparse(call.func)
-        elif isinstance(call, ast.Name | ast.Attribute):
-            name = f"with {ast.unparse(call)}"
-        else:
-            return line, ""
+        name = _called(b"".join(lines).decode("utf-8", "replace"), enters=enters)
         return line, name if len(name) <= _LONGEST else name.rpartition(".")[2][-_LONGEST:]
+
+
+def _called(source: str, *, enters: bool) -> str:
+    """What a call calls, or a ``with`` enters or leaves; empty if that is no name."""
+    for text in (f"({source})", f"{source}\n pass", source):
+        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            found = ast.parse(text).body[0]
+            is_with = isinstance(found, ast.With | ast.AsyncWith)
+            what = found.items[0].context_expr if is_with else getattr(found, "value", None)
+            if isinstance(what, ast.Call) and not enters:
+                return ast.unparse(what.func)
+            if isinstance(what, ast.Name | ast.Attribute | ast.Call):
+                return f"with {ast.unparse(what)}"
+            break
+    return ""
 
 
 _OWNERS: WeakKeyDictionary[object, float] = WeakKeyDictionary()
 _STATE: dict[str, Sampler] = {}
+_RUNNING: WeakSet[Sampler] = WeakSet()
 
 
 def sample_recordings(owner: object, interval_ms: float) -> None:
@@ -436,8 +445,10 @@ def samples_of_latest() -> Sampler | None:
 
 
 def _after_fork() -> None:
-    if sampler := _STATE.pop("running", None):
-        sampler.forget()
+    """Sample no more in a child: only the thread that forked is in it."""
+    _STATE.clear()
+    for sampler in list(_RUNNING):
+        sampler.restore()
 
 
 if hasattr(os, "register_at_fork"):
