@@ -46,6 +46,9 @@ _MOST_FRAMES = 2_000_000
 _MOST_NODES = 200_000
 """Frames that are written: a value of more than 64 MiB is refused by htagraph's reader."""
 
+_LONGEST_S = 1.0
+"""How long the run waits for the last sample (chosen); with hundreds of threads one may take so."""
+
 _COLUMNS = 8
 """Of a run: thread, stack, time of the first and last sample, how late the first one was, CPU clock
 of the thread at both, and how many samples."""
@@ -110,6 +113,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="htagraph-sampler", daemon=True)
         self._pid = os.getpid()
         self._switch_s = sys.getswitchinterval()
+        self._short_s = min(self._switch_s, _SWITCH_S)
         self._is_gc_off = False
 
     def start(self) -> None:
@@ -122,20 +126,20 @@ class Sampler:
         except RuntimeError as error:  # no more threads
             self.note = f"sampling could not begin: {error}"
             return
-        sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
+        sys.setswitchinterval(self._short_s)
         _RUNNING.add(self)
 
     def stop(self) -> None:
         """End sampling, in the process in which it began."""
         self._is_stopped = True
         if self in _RUNNING:
-            self._thread.join(timeout=1.0)
+            self._thread.join(_LONGEST_S)
             self.restore()
 
     def restore(self) -> None:
         """Undo what sampling changed; in a forked process no thread does."""
         _RUNNING.discard(self)
-        if sys.getswitchinterval() == min(self._switch_s, _SWITCH_S):
+        if sys.getswitchinterval() == self._short_s:
             sys.setswitchinterval(self._switch_s)
         if self._is_gc_off:
             gc.enable()
@@ -159,7 +163,15 @@ class Sampler:
             if self._is_stopped:  # meanwhile: this would see how the profiler stops
                 return
             began = time.monotonic_ns()
-            self._take(own, max(began - planned, 0))
+            # Threads that want the GIL meanwhile wait as long as ever: changing hands is slow.
+            is_short = sys.getswitchinterval() == self._short_s
+            if is_short:
+                sys.setswitchinterval(self._switch_s)
+            try:
+                self._take(own, max(began - planned, 0))
+            finally:
+                if is_short:
+                    sys.setswitchinterval(self._short_s)
             self.n_samples += 1
             now = time.monotonic_ns()
             missed = (now - planned) // interval_ns
@@ -257,6 +269,8 @@ class Sampler:
         OSError
             If the disk is full, or the file is gone. The trace is left as it was.
         """
+        if self._thread.is_alive():
+            self._thread.join(_LONGEST_S)
         with open(path, "r+b") as file:  # noqa: PTH123
             end = max(file.seek(0, io.SEEK_END) - _SEARCHED, 0)
             file.seek(end)

@@ -336,7 +336,7 @@ def test_two_hundred_threads_cost_a_small_part_of_the_time(tmp_path):
     ends = threading.Event()
 
     def moves() -> None:
-        while not ends.wait(0.01):
+        while not ends.wait(0.1):
             sum(range(50))
 
     threads = [threading.Thread(target=moves, name=f"mover-{n}") for n in range(200)]
