@@ -155,6 +155,55 @@ def test_a_block_always_leaves_a_trace_and_says_if_it_is_not_what_was_asked(
     assert " of this run: " in done.stdout
 
 
+PLANTED = """
+import sys, time, torch, htagraph as hg
+from torch.profiler import profile, schedule
+
+def planted():
+    end, n = time.perf_counter() + 0.05, 0
+    while time.perf_counter() < end:
+        n += 1
+
+def hook(gradient):
+    time.sleep(0.005)
+
+way, folder = sys.argv[1:]
+options = {"off": {"sample_ms": 0.0}, "stack": {"with_stack": True}}.get(way, {})
+model = torch.nn.Linear(64, 64)
+model.weight.register_hook(hook)
+cycle = schedule(wait=1, warmup=1, active=2, repeat=1)
+with (
+    profile(schedule=cycle, on_trace_ready=hg.handler(folder, report=False))
+    if way == "handler"
+    else hg.profile(folder, report=False, **options)
+) as profiler:
+    for step in range(9):
+        planted()
+        model(torch.randn(16, 64)).sum().backward()
+        profiler.step()
+"""
+
+
+@pytest.mark.parametrize("way", ["handler", "profile", "off", "stack"])
+def test_the_report_names_functions_without_stacks(tmp_path, way):
+    """Sampled in the recorded steps only; with stacks, or switched off, there are no samples."""
+    (tmp_path / "run.py").write_text(PLANTED)
+    assert run(tmp_path / "run.py", way, tmp_path / "out").returncode == 0
+    (file,) = (tmp_path / "out").glob("*.gz")
+    trace = hg.load(file)
+
+    if way in ("off", "stack"):
+        assert "python_sample" not in set(trace.events["category"]) | trace.skipped.keys()
+        assert trace.has_unread_stacks is (way == "stack")
+        return
+    frames = trace.events[trace.events["category"] == "python_sample"]
+    in_planted = frames["dur_ns"][frames["name"].str.endswith("run.py(5): planted")]
+    assert in_planted.sum() == pytest.approx(1e8, rel=0.2)  # two steps
+    assert frames["name"].str.endswith("run.py(10): hook").any()
+    assert trace.metadata["sampler"]["interval_ms"] == 1.0
+    assert re.search(r"run\.py(\(5\):|:7\s+in)\s+planted", str(trace.compile().verdict()))
+
+
 def test_waits_of_cuda_are_switched_on_where_torch_can(tmp_path):
     """The switch is there; what it does needs a GPU."""
     code = (
