@@ -97,11 +97,13 @@ def replay_time(dag: Dag, window: Window) -> ReplayTime:
     device = events.device[nodes.event].astype(np.int64)
     devices = np.unique(device)
     work = work.take(np.isin(events.device[work.event], devices))
-    spans = _spans(nodes.replay * len(devices) + np.searchsorted(devices, device))
-    begin = np.minimum.reduceat(events.ts_ns[nodes.event][spans.order], spans.first)
-    end = np.maximum.reduceat(events.end_ns[nodes.event][spans.order], spans.first)
+    code = nodes.replay * len(devices) + np.searchsorted(devices, device)
+    order = np.argsort(code, kind="stable")
+    first = np.flatnonzero(np.diff(code[order], prepend=-1))
+    begin = np.minimum.reduceat(events.ts_ns[nodes.event][order], first)
+    end = np.maximum.reduceat(events.end_ns[nodes.event][order], first)
     begin, end = np.maximum(begin, window.start_ns), np.minimum(end, window.end_ns)
-    on = device[spans.order][spans.first]
+    on = device[order][first]
     n = len(devices)
     found = states(
         np.concatenate([devices, events.device[work.event].astype(np.int64), on]),
@@ -120,17 +122,6 @@ def replay_time(dag: Dag, window: Window) -> ReplayTime:
         idle_ns=int(idle.dur.sum()),
         late_ns=int(_late_ns(dag, idle).sum()),
     )
-
-
-class _Spans(NamedTuple):
-    order: I64
-    first: I64
-
-
-def _spans(code: I64) -> _Spans:
-    """Order of work by replay and device, and where each group starts."""
-    order = np.argsort(code, kind="stable")
-    return _Spans(order, np.flatnonzero(np.diff(code[order], prepend=-1)))
 
 
 def _late_ns(dag: Dag, idle: States) -> I64:

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -306,15 +305,13 @@ def _unknown(why: str) -> CauseName:
     return "", why or _NOTHING_LONGER, ""
 
 
-class ChargedWaits(NamedTuple):
-    """Each wait, charged to what made ranks late."""
+def charged_waits(
+    compared: WaitComparisons, by_rank: Mapping[int, RankTimes]
+) -> tuple[pd.DataFrame, Times]:
+    """Each wait, charged to what made ranks late, and what they did until then.
 
-    rows: pd.DataFrame  # One per wait and cause, which is a row of the causes of `times`
-    times: Times  # What ranks did until then
-
-
-def charged_waits(compared: WaitComparisons, by_rank: Mapping[int, RankTimes]) -> ChargedWaits:
-    """Each wait, charged to what made ranks late."""
+    One row per wait and cause, which is a row of the causes of the second.
+    """
     waits = compared.waits
     unread = ~waits[["rank", "last_rank"]].isin(by_rank.keys()).all(axis=1)
     why = waits["why_not"].mask((waits["why_not"] == "") & unread, _UNREAD)
@@ -335,14 +332,16 @@ def charged_waits(compared: WaitComparisons, by_rank: Mapping[int, RankTimes]) -
         match=waits["match"].to_numpy()[row],
         waited=waits["rank"].to_numpy()[row],
     )
-    return ChargedWaits(charged[charged["delay_ns"] > 0], times)
+    return charged[charged["delay_ns"] > 0], times
 
 
 def delay_costs(
-    waits: ChargedWaits, collectives: pd.DataFrame, part: pd.Series[str] | None = None
+    charged: pd.DataFrame,
+    times: Times,
+    collectives: pd.DataFrame,
+    part: pd.Series[str] | None = None,
 ) -> pd.DataFrame:
     """Waits of all ranks by cause, and by late rank or its `part`: `job_answers.DELAY_COSTS`."""
-    charged = waits.rows
     parts = "" if part is None else charged["rank"].map(part).fillna("")
     charged = charged.assign(part=parts)
     key = ["rank" if part is None else "part", "cause"]
@@ -368,5 +367,5 @@ def delay_costs(
         )
     costs["share"] = costs["delay_ns"] / max(waited_ns, 1)
     costs = costs.sort_values("delay_ns", ascending=False, kind="stable", ignore_index=True)
-    costs = costs.assign(**waits.times.named(costs["cause"]))
+    costs = costs.assign(**times.named(costs["cause"]))
     return DELAY_COSTS.frame({name: costs[name] for name in DELAY_COSTS.columns})

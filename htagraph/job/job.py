@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,7 @@ from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.pipeline_what_if import pipeline_what_if
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
-from htagraph.job.rank_work import Question, SqlView, on_rank_segments, times_by_name, verdict_of
+from htagraph.job.rank_work import Question, on_rank_segments, times_by_name, verdict_of
 from htagraph.job.ranks import (
     RankAnswers,
     RankGraphs,
@@ -119,13 +120,6 @@ Documented in `docs/limits.md`; `tests/hostile/test_damage.py` compares."""
 
 _EVENTS_OF_A_RANK = 4_000
 """Fixed cost of a rank in a replay, counted as events. Chosen; documented and compared with it."""
-
-
-class _Default(NamedTuple):
-    """The default window of every rank, and what of the traces it leaves out."""
-
-    window: WindowName
-    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,13 +218,13 @@ class Job(Questions):
         others, and without work from before the profile; without steps, the rest.
         """
         if self.asked_window is None:
-            return self._default.window
+            return self._default[0]
         return self.graphs.window if self.asked_window == WHOLE else self.asked_window
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """What the default window leaves out of the traces; empty if a window was asked for."""
-        return self._default.left_out if self.asked_window is None else ()
+        return self._default[1] if self.asked_window is None else ()
 
     @cached_property
     def begins(self) -> str:
@@ -259,7 +253,8 @@ class Job(Questions):
         return int(all(name in one.steps for one in self.summaries.values()))
 
     @cached_property
-    def _default(self) -> _Default:
+    def _default(self) -> tuple[WindowName, tuple[str, ...]]:
+        """The default window of every rank, and what of the traces it leaves out."""
         base, said = self.graphs.window, []
         # A rank that fails is left out by who visits all of them.
         with suppress(RankFailedError):
@@ -271,11 +266,10 @@ class Job(Questions):
         steps = self.done_steps.done
         some = steps.of_window(start_ns, end_ns)
         if some is None:
-            return _Default(base, tuple(said))
-        window = steps.window(some)
+            return base, tuple(said)
         first, last = (str(steps.names[row]) for row in (some.start, some.stop - 1))
         said += ends_in_words(steps, some, (start_ns, end_ns))
-        return _Default(RankSteps(first, last, window.n_steps), tuple(said))
+        return RankSteps(first, last, steps.window(some).n_steps), tuple(said)
 
     def _long_opening_ns(self) -> int:
         """Time of the whole path in which devices run work from before the profile, if long."""
@@ -445,7 +439,7 @@ class Job(Questions):
             return self.collectives()
         instants = [name for name, one in VIEWS[view].items() if one.quantity is Quantity.INSTANT]
         frames = []
-        for rank, frame in self.map(SqlView(view)).items():
+        for rank, frame in self.map(methodcaller("sql_view", view)).items():
             clock = self.clock(rank)
             moved = {name: clock.to_common(frame[name].to_numpy()) for name in instants}
             frames.append(frame.assign(**moved, rank=rank))
@@ -759,7 +753,7 @@ class Job(Questions):
             If `by` is none of these.
         """
         part, line = self._part_of("delay_costs", by), self.timeline
-        return delay_costs(line.charged_waits, line.collectives, part)
+        return delay_costs(*line.charged_waits, line.collectives, part)
 
     @answers(EXPERTS)
     def experts(self, *, capacity: float = 1.25) -> pd.DataFrame:

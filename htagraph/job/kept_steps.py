@@ -124,17 +124,6 @@ def step_starts(graph: TraceGraph, kernels: I64) -> tuple[StepStart, ...]:
     return tuple(map(StepStart, *columns))
 
 
-def first_within(starts: Sequence[StepStart], n_all: int, most: int) -> int:
-    """Place from which steps have at most so many collectives; the last step's at least."""
-    fits = (place for place, one in enumerate(starts) if n_all - one.collective <= most)
-    return next(fits, len(starts) - 1)
-
-
-def since_place(starts: Sequence[StepStart]) -> LastSteps:
-    """The window from the first of some steps on."""
-    return LastSteps(starts[0].name, -sum(one.name == starts[0].name for one in starts))
-
-
 def place_of(window: LastSteps, starts: Sequence[StepStart]) -> int:
     """Place of the step with which a window begins, -1 for none."""
     named = [place for place, one in enumerate(starts) if one.name == window.name]

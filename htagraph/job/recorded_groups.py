@@ -265,11 +265,6 @@ def exchanges_of(dag: Dag, collectives: pd.DataFrame) -> pd.DataFrame:
     return _frame([one for one in found if one is not None])
 
 
-def no_exchanges() -> pd.DataFrame:
-    """The exchanges of a rank without any."""
-    return _frame([])
-
-
 def _frame(found: list[Exchange]) -> pd.DataFrame:
     columns = zip(*found, strict=True) if found else [()] * len(Exchange._fields)
     types = (np.int64, np.int64, np.int64, np.int64, np.bool_, np.bool_)
