@@ -25,15 +25,12 @@ _Key = tuple[str, str, str, int]
 
 @dataclass(frozen=True)
 class _WorkIn:
-    """Kernels, operators and device states of a rank in some of its steps, or in a window.
-
-    `gaps` are edges of the job's path in which untraced code ran between events.
-    """
+    """Kernels, operators and device states of a rank in some of its steps, or in a window."""
 
     steps: tuple[tuple[str, int, int], ...]
     rows: tuple[int, ...]
     kind: tuple[int, ...]
-    gaps: tuple[int, ...]
+    gaps: tuple[int, ...]  # Edges of the job's path in which untraced code ran between events
 
     def __call__(self, graph: TraceGraph) -> tuple[list[Part], dict[int, str]]:
         """The parts of a rank, and the places of its untraced code on the path."""

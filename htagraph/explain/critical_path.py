@@ -98,10 +98,7 @@ def last_node(dag: Dag, window: Window) -> int:
 
 
 def path_end(dag: Dag, window: Window) -> tuple[int, int]:
-    """Node from which the path of a window is walked back, and the edge that crosses its end.
-
-    Each is -1 for none.
-    """
+    """Node from which a path is walked back, and edge that crosses its end; -1 for none."""
     last = last_node(dag, window)
     if last < 0 or dag.events.node_ts_ns[last] != window.end_ns:
         under_way = _sink_edge(dag, window)

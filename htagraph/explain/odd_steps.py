@@ -80,10 +80,7 @@ def _named(dag: Dag, parts: StepParts) -> tuple[Texts, I64, _Named]:
 
 
 def _other_work(names: Texts, more: I64) -> str:
-    """How the events of a step differ from the median step, as text.
-
-    `names` of shape (k,). `more` of shape (k,): extra events of each name.
-    """
+    """How the events of a step differ from the median step: `more` of each name, in words."""
     if not more.any():
         return "other events between the steps"
     n_more, n_fewer = int(more[more > 0].sum()), -int(more[more < 0].sum())

@@ -190,10 +190,7 @@ def _neighbors(full: pd.DataFrame, place: I64) -> dict[int, list[tuple[int, int]
 def _tree(
     neighbors: Mapping[int, list[tuple[int, int]]], ranks: Iterable[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (rank, parent), parents first; -1 for a root.
-
-    The spanning tree with most matched collectives on its edges (Prim 1957).
-    """
+    """Yield (rank, parent or -1), parents first: the tree with most collectives (Prim 1957)."""
     placed: set[int] = set()
     for root in ranks:
         waiting = [(0, root, -1)]

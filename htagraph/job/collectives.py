@@ -139,10 +139,7 @@ def _instances(table: pd.DataFrame, hosts: Mapping[int, str]) -> tuple[I64, str]
 
 
 def _are_equal(table: pd.DataFrame, n_ranks: int) -> bool:
-    """Whether all ranks of a communicator have the same operations, in one order.
-
-    Sizes may differ, as splits may be uneven.
-    """
+    """Whether all ranks of a communicator have the same operations in one order, of any sizes."""
     counts = np.unique(table["rank"].to_numpy(np.int64), return_counts=True)[1]
     if len(set(counts.tolist())) > 1:
         return False
@@ -210,10 +207,7 @@ def match_collectives(
     starts: Mapping[int, Sequence[StepStart]] | None = None,
     lost_ns: Mapping[int, int] | None = None,
 ) -> Matching:
-    """Match the collectives of all ranks, schema `answers.COLLECTIVES`; `hosts` may be empty.
-
-    `lost_ns`: what has to be added to times of ranks that lost their host, if on that of others.
-    """
+    """Match the collectives of all ranks, schema `answers.COLLECTIVES`; `hosts` may be empty."""
     hosts = hosts or {}
     table = _stacked(tables, starts or {})
     certain: list[pd.DataFrame] = []
@@ -317,10 +311,7 @@ def _unknown_peers(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
 def _misses_one(
     partial: pd.DataFrame, takers: pd.DataFrame, clocks: Clocks, ends: Mapping[int, RankEnds]
 ) -> Bools:
-    """Whether a rank was being recorded that a partial collective lacks, of each member.
-
-    `partial` has ``came_ns``, when the last member arrived.
-    """
+    """Whether a rank was being recorded that a partial collective lacks, of each member."""
     rank = takers["rank"].to_numpy(np.int64)
     begin, end = (
         clocks.to_common(rank, np.array([getattr(ends[one], name) for one in rank.tolist()]))

@@ -45,25 +45,19 @@ class RankDamage(NamedTuple):
 
 
 class _Recorded(NamedTuple):
-    """What a rank recorded, in common time.
-
-    ``begin_ns`` has the starts of the collectives that all members of a group run, by group.
-    """
+    """What a rank recorded, in common time."""
 
     rank: int
     start_ns: int
     end_ns: int
-    begin_ns: Mapping[str, I64]
+    begin_ns: Mapping[str, I64]  # Starts of the collectives that all members of a group run
     steps: Mapping[str, int]
 
 
 def find_damage(
     timeline: Timeline, failed: Mapping[str, str], missing: Sequence[int]
 ) -> list[RankDamage]:
-    """All damage of a job: of ranks on their clocks, of the job in common time.
-
-    `failed`: files that could not be used, and why. `missing`: ranks that were not loaded.
-    """
+    """All damage of a job: of ranks on their clocks, of the job in common time."""
     summaries = timeline.graphs.summaries
     cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))
     found = [RankDamage(rank, one) for rank, one in cut.items()]

@@ -11,8 +11,6 @@ and propagated costs, and causes by bound, name and operator instead of call pat
     rank 1   ------[A: waits    ]------[B]     B: 1 is late, as it waited in A for 0
     rank 2   -----------------[B: waits  ]     so the wait of 2 is due to the load of 0
 
-Waits, and the stretches of two ranks whose comparison shows what each wait is due to.
-
 The late rank is followed back along what held it up. Its stretch begins with the last matched
 collective that both ranks had left before the other one arrived: on that path, or on the path of
 the other one to where it was ready. In between, the late rank may have waited in collectives.
@@ -67,10 +65,7 @@ class WaitComparisons:
 
 
 class _Places:
-    """The collectives of all ranks as one table: where each rank's part is, and when it left.
-
-    Columns of tables that number a rank's own collectives are moved to rows of this one.
-    """
+    """The collectives of all ranks as one table: where each rank's part is, and when it left."""
 
     def __init__(self, collectives: pd.DataFrame, tables: Mapping[int, pd.DataFrame]) -> None:
         self._tables = tables

@@ -62,12 +62,10 @@ class LastSteps:
 
 @dataclass(frozen=True)
 class KeptSteps:
-    """Which steps of a job have their collectives, and how many there were.
-
-    Steps count on the rank with most of them, collectives on all ranks.
-    """
+    """Which steps of a job have their collectives, and how many there were."""
 
     window: LastSteps
+    # Steps count on the rank with most of them, collectives on all ranks.
     n_steps: int
     n_all_steps: int
     n_collectives: int

@@ -52,14 +52,10 @@ test_path."""
 
 @dataclass(frozen=True)
 class JobRoute:
-    """Where the path of a job runs: known from the collectives, before any rank is opened.
+    """Where the path of a job runs: known from the collectives, before any rank is opened."""
 
-    Rank segments are in order of time; start, name and number of whole steps are the window's, in
-    common time.
-    """
-
-    rank_segments: tuple[RankSegment, ...]
-    start_ns: int
+    rank_segments: tuple[RankSegment, ...]  # In order of time
+    start_ns: int  # Of the window, in common time
     name: str
     n_steps: int = 0
 

@@ -195,10 +195,7 @@ def _bounds(step: I64, start: I64, end: I64, n_steps: int) -> tuple[I64, I64]:
 
 
 def device_actions(dag: Dag, collectives: pd.DataFrame) -> RankActions | None:
-    """The actions of a rank whose sends and receives are kernels; None if they are not clear.
-
-    Its collectives are `answers.COLLECTIVES`.
-    """
+    """The actions of a rank whose sends and receives are kernels; None if they are not clear."""
     events, steps = dag.events, find_steps(dag.events)
     is_paired = collectives["operation"].isin(POINT_TO_POINT)
     table = collectives[is_paired & (collectives["found_by"] != HOST_RANGE)]

@@ -286,11 +286,7 @@ class _Recorded:
 def pipeline_what_if(
     pipeline: Pipeline, schedule: str, chunks: int, n_micro_batches: int
 ) -> pd.DataFrame:
-    """Steps with other schedules, schema `job_answers.PIPELINE_WHAT_IF`; the shortest first.
-
-    `schedule`: one of `SCHEDULES`, or ``all`` that can be tried. `chunks`, `n_micro_batches`: 0 as
-    recorded; at least 2 chunks of an interleaved schedule.
-    """
+    """Steps with other schedules, schema `job_answers.PIPELINE_WHAT_IF`; the shortest first."""
     one = _Recorded(pipeline)
     if not one.is_whole:
         return PIPELINE_WHAT_IF.empty()

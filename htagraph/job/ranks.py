@@ -202,10 +202,7 @@ def prepare_rank(
     reading: LoadOptions,
     most_collectives: int | None = None,
 ) -> RankSummary:
-    """Load, compile and save one rank, or open the kept graph; return its summary.
-
-    Beyond `most_collectives`, the summary has those of the last steps.
-    """
+    """Load, compile and save one rank, or open the kept graph; return its summary."""
     kept = _on_this_machine(graph_file)
     found = opened(kept, path)
     if found is None:

@@ -171,10 +171,7 @@ class Timeline:
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
-        """The matched collectives of aligned ranks, `job_answers.MATCHED_COLLECTIVES`.
-
-        Rows are those of `members`.
-        """
+        """The matched collectives of aligned ranks, `job_answers.MATCHED_COLLECTIVES`."""
         return measure_waits(self.members, self.fitted, self.takers, self._ends)
 
     def bandwidths(self, by: BandwidthKey = "size") -> pd.DataFrame:
