@@ -180,17 +180,6 @@ def kernel_diff(
     other precisions: by operator and shapes without types, or by where they were launched.
     `short_names`: whether names that differ in template arguments only are one. Largest change of
     time first; ``delta_ns`` adds up to the change of device time.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> before = compile_events(timeline("stream 7 |[gemm][relu]"))
-    >>> after = compile_events(timeline("stream 7 |[gemm   ]"))
-    >>> kernel_diff(before, after)[["name", "change", "n_delta", "delta_ns"]]
-       name   change  n_delta  delta_ns
-    0  relu  removed       -1     -6000
-    1  gemm    grown        0      3000
     """
     sides = [
         (dag, device_work(dag, window or dag.span))

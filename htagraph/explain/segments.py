@@ -48,13 +48,7 @@ class Segments(NamedTuple):
 
     def take(self, rows: I64) -> Segments:
         """Some of them."""
-        return Segments(
-            self.start_ns[rows],
-            self.dur_ns[rows],
-            self.bound[rows],
-            self.event[rows],
-            self.edge[rows],
-        )
+        return Segments._make(column[rows] for column in self)
 
     @classmethod
     def empty(cls, n: int) -> Segments:

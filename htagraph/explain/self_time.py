@@ -74,21 +74,7 @@ class ReplayTime(NamedTuple):
 
 
 def replay_time(dag: Dag, window: Window) -> ReplayTime:
-    """Time inside and between replays in a window.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     us       |0         10        20        30        40
-    ...     cpu 1    |[graph >a]               [graph >b]
-    ...     stream 7 |     [k <a]  [m <a]           [k <b][m <b]
-    ... '''))
-    >>> found = replay_time(dag, dag.span)
-    >>> found.inside_ns, found.gap_ns, found.idle_ns, found.late_ns
-    (26000, 2000, 16000, 6000)
-    """
+    """Time inside and between replays in a window."""
     events, nodes = dag.events, graph_nodes(dag)
     work = device_work(dag, window)
     nodes = take(nodes, np.isin(nodes.event, work.event))

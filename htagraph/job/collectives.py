@@ -63,13 +63,6 @@ class Matching:
     unmatched: tuple[str, ...] = ()  # Which collectives could not be matched, and why, in sentences
 
 
-def _with_arrivals(table: pd.DataFrame, rank: int) -> pd.DataFrame:
-    """The collectives of a rank, with the rank and the times of arrival."""
-    start, arrival = (table[name].to_numpy(np.int64) for name in ("start_ns", "arrival"))
-    arrived_ns = np.where(arrival >= 0, start[arrival], start) if len(table) else start
-    return table.assign(rank=np.int64(rank), arrived_ns=arrived_ns)
-
-
 def step_names(starts: Mapping[int, Sequence[StepStart]]) -> dict[int, str]:
     """The names of the steps of all ranks, by number."""
     return dict(enumerate({one.name: 0 for several in starts.values() for one in several}))
@@ -93,11 +86,11 @@ def _stacked(
     tables: Mapping[int, pd.DataFrame], starts: Mapping[int, Sequence[StepStart]]
 ) -> pd.DataFrame:
     """The collectives of all ranks in which ranks wait, with rank, step and communicator."""
-    steps = _steps(tables, starts)
-    parts = [
-        _with_arrivals(table, rank).assign(step=steps[rank])
-        for rank, table in sorted(tables.items())
-    ]
+    steps, parts = _steps(tables, starts), []
+    for rank, table in sorted(tables.items()):
+        start, arrival = (table[name].to_numpy(np.int64) for name in ("start_ns", "arrival"))
+        arrived_ns = np.where(arrival >= 0, start[arrival], start) if len(table) else start
+        parts.append(table.assign(rank=np.int64(rank), arrived_ns=arrived_ns, step=steps[rank]))
     table = pd.concat(parts, ignore_index=True)
     paired = table["operation"].isin(POINT_TO_POINT)
     rooted = table["operation"].isin((*FROM_ROOT, *TO_ROOT))

@@ -62,7 +62,8 @@ def find_damage(
     cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))
     found = [RankDamage(rank, one) for rank, one in cut.items()]
     found += damage_of_ranks(summaries, apart_from=cut)
-    start_ns, end_ns = _span(timeline)
+    ends = [_ends(timeline, rank) for rank in timeline.aligned]
+    start_ns, end_ns = min(start for start, _ in ends), max(end for _, end in ends)
     for kind, n, n_all, said in (*_absent(failed, missing, len(summaries)), *_unmatched(timeline)):
         found.append(RankDamage(WHOLE_JOB, Damage(kind, n, n_all, start_ns, end_ns, said)))
     return found
@@ -122,12 +123,6 @@ def _joined(rows: Sequence[RankDamage]) -> Iterator[Damage]:
     if others:
         said += f" Likewise rank{'s' if len(others) > 1 else ''} {listed(others)}."
     yield worst.damage._replace(said=said)
-
-
-def _span(timeline: Timeline) -> tuple[int, int]:
-    """From the first start to the last end of any aligned rank, in common time."""
-    ends = [_ends(timeline, rank) for rank in timeline.aligned]
-    return min(start for start, _ in ends), max(end for _, end in ends)
 
 
 def _ends(timeline: Timeline, rank: int) -> tuple[int, int]:

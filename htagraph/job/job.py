@@ -29,7 +29,7 @@ from htagraph.job.damage import (
     replayed_ranks,
     told_once,
 )
-from htagraph.job.default_window import AfterOpening, JobSteps, RankSteps, job_steps
+from htagraph.job.default_window import AfterOpening, RankSteps, job_steps
 from htagraph.job.delay_costs import delay_costs
 from htagraph.job.layout import AXES, groups_frame, layout_frame
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
@@ -37,7 +37,14 @@ from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.pipeline_what_if import pipeline_what_if
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
-from htagraph.job.rank_work import Question, on_rank_segments, times_by_name, verdict_of
+from htagraph.job.rank_work import (
+    Question,
+    attributed_in,
+    on_rank_segments,
+    path_in,
+    times_by_name,
+    verdict_of,
+)
 from htagraph.job.ranks import (
     RankAnswers,
     RankGraphs,
@@ -53,8 +60,10 @@ from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
 from htagraph.job.why import JobWhy, job_why
 from htagraph.job.windows import job_window
+from htagraph.lookup.done_steps import DoneSteps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.answers import DAMAGE, OPPORTUNITIES, QUALITY
+from htagraph.model.arrays import I64
 from htagraph.model.columns import schema_of
 from htagraph.model.frames import FAILURES
 from htagraph.model.job_answers import (
@@ -263,7 +272,7 @@ class Job(Questions):
         clocks, ends = self.timeline.clocks, self._ends_in(base)
         start_ns = max(int(clocks[rank].to_common(one.start_ns)) for rank, one in ends.items())
         end_ns = max(int(clocks[rank].to_common(one.end_ns)) for rank, one in ends.items())
-        steps = self.done_steps.done
+        steps, _ = self.done_steps
         some = steps.of_window(start_ns, end_ns)
         if some is None:
             return base, tuple(said)
@@ -282,8 +291,8 @@ class Job(Questions):
         return opening_ns if is_long(opening_ns, path.dur_ns) else 0
 
     @cached_property
-    def done_steps(self) -> JobSteps:
-        """The steps that all aligned ranks have, in common time."""
+    def done_steps(self) -> tuple[DoneSteps, Mapping[int, I64]]:
+        """The steps that all aligned ranks have, in common time, and their rows on each rank."""
         by_rank = {rank: self.summaries[rank].done for rank in self.timeline.aligned}
         return job_steps(by_rank, self.timeline.clocks)
 
@@ -359,7 +368,8 @@ class Job(Questions):
         """
         timeline = self.timeline
         asked: list[Mapping[int, Request]] = [self._requests(work) for work in works]
-        asked += self._route.requests
+        route = self._route.rank_segments
+        asked += [on_rank_segments(on_path, route) for on_path in (path_in, attributed_in)]
         for compared in (timeline.compared, timeline.compared_waits.rank_segments):
             asked.append(on_rank_segments(times_by_name, compared))
         if self.is_unmatched:

@@ -89,12 +89,8 @@ OnError = Literal["raise", "skip"]
 """Whether a rank that cannot be used ends the work, or is left out."""
 
 
-class _Files(NamedTuple):
-    """A rank's compiled graph, its trace, and the files of other instruments."""
-
-    graph: Entry
-    trace: Path
-    beside: tuple[Path, ...]
+_Files = tuple[Entry, Path, tuple[Path, ...]]
+"""A rank's compiled graph, its trace, and the files of other instruments."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,7 +169,7 @@ class RankSummary:
     @property
     def files(self) -> _Files:
         """The part of the summary that a worker needs to open the rank."""
-        return _Files(self.graph, self.path, self.beside)
+        return self.graph, self.path, self.beside
 
 
 def rank_ends(graph: TraceGraph) -> RankEnds:
@@ -287,10 +283,11 @@ def _folder_of_worker(_job: Path) -> OwnFolder:
 
 def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
     """The graph of a rank: kept, or compiled where it is not; workers need not share a disk."""
-    kept = _on_this_machine(files.graph)
-    if (found := kept.read(partial(_graph, source=files.trace))) is not None:
+    graph, trace, beside = files
+    kept = _on_this_machine(graph)
+    if (found := kept.read(partial(_graph, source=trace))) is not None:
         return found
-    made = reading.made(files.trace, files.beside)
+    made = reading.made(trace, beside)
     with suppress(OutputError):
         kept.write(packed(made))
     return made.graph
