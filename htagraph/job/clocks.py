@@ -5,7 +5,7 @@ of them only, which keeps all connected, and a spanning tree of these pairs deci
 fitted to which. Errors add up along the tree. So that one is the rank that waited least in most
 collectives: pairs with the rank that comes last are bounded by one wait, others by two. What does
 not depend on how ranks are numbered, nor on what their clocks show, keeps answers from depending on
-that. `algorithms.clocks` fits one pair.
+that. `htagraph.arrays.clocks` fits one pair.
 """
 
 from __future__ import annotations

@@ -196,13 +196,12 @@ def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
 
 def match_collectives(
     tables: Mapping[int, pd.DataFrame],
-    hosts: Mapping[int, str] | None = None,
-    starts: Mapping[int, Sequence[StepStart]] | None = None,
-    lost_ns: Mapping[int, int] | None = None,
+    hosts: Mapping[int, str],
+    starts: Mapping[int, Sequence[StepStart]],
+    lost_ns: Mapping[int, int],
 ) -> Matching:
     """Match the collectives of all ranks, schema `answers.COLLECTIVES`; `hosts` may be empty."""
-    hosts = hosts or {}
-    table = _stacked(tables, starts or {})
+    table = _stacked(tables, starts)
     certain: list[pd.DataFrame] = []
     inferred: list[pd.DataFrame] = []
     different: list[pd.DataFrame] = []
@@ -226,7 +225,7 @@ def match_collectives(
         else:
             different.append(part.assign(usual=_usual(part, hosts)))
     if different:
-        found, doubts = _by_evidence(different, certain, hosts, lost_ns or {})
+        found, doubts = _by_evidence(different, certain, hosts, lost_ns)
         certain += found
         unmatched += doubts
     none = _matched(table.iloc[:0], np.empty(0, dtype=np.int64), "")
