@@ -3,7 +3,7 @@
 Each communicator is matched by sequence number; else by operation, size and type in their order;
 if counts differ, by common runs of that sequence. Sends and receives are matched per sender and
 receiver. A matched collective that misses a rank of the communicator is partial: no rank is blamed
-in it. Kernels of libraries that record nothing are matched by order (`library_matching`), or not at
+in it. Kernels of libraries that record nothing are matched by order (`in_kernel_order`), or not at
 all.
 """
 

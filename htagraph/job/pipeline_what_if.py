@@ -6,8 +6,6 @@ micro-batches of another number share the recorded work in its order::
     recorded     [ stage 0       ][ stage 1       ]
     two chunks   [   0  ][   1   ][   2  ][   3   ]
 
-The order in which each rank of a pipeline runs its actions, by the name of the schedule.
-
 All schedules have one shape: forwards ahead, then a forward and a backward in turn, then the
 backwards that are left. They differ in how many forwards are ahead, of two stages::
 
