@@ -169,10 +169,7 @@ class _Seen(NamedTuple):
 
 
 def path_sums(dag: Dag, windows: Sequence[Window]) -> tuple[PathSums, list[tuple[str, str, str]]]:
-    """Time of the paths of some windows by bound, name and operator, and these.
-
-    Names and operators are without the numbers of steps.
-    """
+    """Time of the paths of some windows by bound, name and operator, without step numbers."""
     edges, times, opening = dag.edges, dag.events.node_ts_ns, Openings(dag)
     ends = np.array([path_end(dag, one) for one in windows], dtype=np.int64).reshape(-1, 2)
     since_ns = np.array([one.start_ns for one in windows], dtype=np.int64)

@@ -187,10 +187,7 @@ def kernel_diff(
 
 
 def path_diff(before: pd.DataFrame, after: pd.DataFrame, *, delta_ns: int) -> pd.DataFrame:
-    """Time that a path gained and lost by group, from its breakdowns.
-
-    `delta_ns`: how much longer the second window is. The largest change first.
-    """
+    """Time that a path gained and lost by group, from its breakdowns; the largest change first."""
     groups = before.index.union(after.index, sort=False)
     before_ns, after_ns = (
         part["dur_ns"].reindex(groups, fill_value=0).to_numpy(np.int64) for part in (before, after)

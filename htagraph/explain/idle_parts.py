@@ -147,10 +147,7 @@ def _parts_of(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> Idl
 
 
 def idle_parts(dag: Dag, window: Window, gap: Intervals, ended_by: I64) -> Iterator[IdleParts]:
-    """Parts of idle intervals in order, block by block.
-
-    `ended_by` of shape (n_gaps,): work that ends each interval, -1 for none.
-    """
+    """Parts of idle intervals in order, block by block; `ended_by` is work, -1 for none."""
     rules = BoundRules.of(dag)
     for first in range(0, len(ended_by), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)

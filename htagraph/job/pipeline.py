@@ -370,10 +370,7 @@ def _with_stages(acts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _whole_steps(acts: pd.DataFrame) -> I64:
-    """Steps in which every stage has a forward of each micro-batch, in each replica.
-
-    And a backward of each, or none at all.
-    """
+    """Steps in which every stage has a forward of each micro-batch, and all backwards or none."""
     n_stages = int(acts["stage"].max()) + 1 if len(acts) else 0
     n_runs, phase = n_stages * acts["replica"].nunique(), acts["phase"]
     key = ["step", "replica", "stage", "micro_batch"]
