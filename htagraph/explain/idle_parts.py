@@ -54,17 +54,9 @@ NO_EVENT_NAMES[IdleCause.WAITING_FOR_WORK] = "(waits for work)"
 NO_EVENT_NAMES[IdleCause.WINDOW_EDGE] = "(no more work)"
 NO_EVENT_NAMES[IdleCause.UNKNOWN_WAITS] = "(unknown wait)"
 
-_CAUSE_OF_BOUND = np.full(len(Bound), IdleCause.OTHER_WORK, dtype=np.int8)
-_CAUSE_OF_BOUND[Bound.LAUNCH] = IdleCause.LAUNCH
-_CAUSE_OF_BOUND[Bound.KERNEL_GAP] = IdleCause.KERNEL_GAP
-_CAUSE_OF_BOUND[Bound.HOST] = IdleCause.HOST
-_CAUSE_OF_BOUND[Bound.DATA_LOADING] = IdleCause.DATA_LOADING
-_CAUSE_OF_BOUND[Bound.UNTRACED_CODE] = IdleCause.UNTRACED_CODE
-_CAUSE_OF_BOUND[Bound.SYNC] = IdleCause.SYNC
-_CAUSE_OF_BOUND[Bound.WORK_FROM_BEFORE_THE_PROFILE] = IdleCause.WORK_FROM_BEFORE_THE_PROFILE
-_CAUSE_OF_BOUND[Bound.WAITING_FOR_WORK] = IdleCause.WAITING_FOR_WORK
-_CAUSE_OF_BOUND[Bound.WAITING_FOR_SMS] = IdleCause.WAITING_FOR_SMS
-_CAUSE_OF_BOUND[Bound.UNKNOWN_WAITS] = IdleCause.UNKNOWN_WAITS
+_CAUSE_OF_BOUND = np.array(
+    [IdleCause.__members__.get(bound.name, IdleCause.OTHER_WORK) for bound in Bound], dtype=np.int8
+)
 
 
 class IdleParts(NamedTuple):
@@ -155,10 +147,7 @@ def _parts_of(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> Idl
 
 
 def idle_parts(dag: Dag, window: Window, gap: Intervals, ended_by: I64) -> Iterator[IdleParts]:
-    """Parts of idle intervals in order, block by block.
-
-    `ended_by` of shape (n_gaps,): work that ends each interval, -1 for none.
-    """
+    """Parts of idle intervals in order, block by block; `ended_by` is work, -1 for none."""
     rules = BoundRules.of(dag)
     for first in range(0, len(ended_by), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)

@@ -214,10 +214,7 @@ def _lost_share_by_rank(path: JobPath) -> dict[int, float]:
 
 
 def _next_job_command(path: JobPath) -> str:
-    """The report to run if too much of a job is unknown waits: on the rank with most of that.
-
-    An empty window has no such rank: then it is the first.
-    """
+    """The report to run if too much of a job is unknown waits: on the rank with most of that."""
     summaries = path.timeline.graphs.summaries
     hidden = path.segments[path.segments["bound"] == Bound.UNKNOWN_WAITS.label]
     by_rank = hidden.groupby("rank")["dur_ns"].sum().sort_values(kind="stable")

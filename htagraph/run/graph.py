@@ -52,7 +52,6 @@ from htagraph.writers.notebook_cell import table_html
 
 if TYPE_CHECKING:
     from htagraph.arrays.rustworkx_graphs import PyDiGraph
-    from htagraph.explain.default_window import DefaultWindow
     from htagraph.findings.verdict import Verdict
 
 _N_DAMAGED = 2
@@ -79,7 +78,8 @@ class TraceGraph(Questions):
     origin: Origin | None = None
 
     @cached_property
-    def _default(self) -> DefaultWindow:
+    def _default(self) -> tuple[Window, tuple[str, ...]]:
+        """The default window, and what of the trace it leaves out."""
         from htagraph.explain.default_window import default_window  # noqa: PLC0415  deferred
 
         return default_window(self.dag)
@@ -92,12 +92,12 @@ class TraceGraph(Questions):
         from before the profile, and without what surrounds lost records; without steps, the rest.
         ``window("trace")`` is all of the trace.
         """
-        return self._default.window if self.asked is None else self.asked
+        return self._default[0] if self.asked is None else self.asked
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """What the default window leaves out of the trace; empty if a window was asked for."""
-        return self._default.left_out if self.asked is None else ()
+        return self._default[1] if self.asked is None else ()
 
     @property
     def n_steps(self) -> int:

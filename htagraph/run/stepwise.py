@@ -462,7 +462,7 @@ class _Run:
             window = replace(window, start_ns=time_ns)
             entered = _Place(int(args.offset[first >> 1]), bool(first & 1), time_ns)
         if self.n_parts == 1:
-            window = default_window(dag).window
+            window, _ = default_window(dag)
         path = CriticalPath(dag, window, recording.rank, recording.origin)
         return _Found(path, entered, begins, n_warm_up)
 
