@@ -66,8 +66,7 @@ def read_kineto(
 ) -> Recording:
     """The recording in a Kineto file, repaired where the file is broken; see `htagraph.load`.
 
-    `source`: the file or its content: JSON, or gzip of it, whatever its name. `window`: on the
-    clock of ``ts_ns``.
+    The file or content is JSON, or gzip of it, whatever its name.
     """
     return load_file(source, EventFilter(stacks, categories, window))
 
@@ -81,7 +80,9 @@ def load_file(
     """
     log, window = RepairLog(Defect), EVERYTHING
     if wanted.window is not None:
-        window = _window_in_file(source, wanted.window)
+        stream, nothing = ByteStream(source), EventFilter(categories=())
+        header = scanned(stream, nothing, EVERYTHING, RepairLog(Defect), lambda _: None)
+        window = times_in_file(wanted.window, header)
     stream = ByteStream(source, log, reports=True)
     assembly = Assembly(stream.share)
     metadata = scanned(stream, wanted, window, log, assembly.add, n_threads=n_threads)
@@ -142,13 +143,6 @@ def recording_of(
         n_bytes=columns.n_bytes,
         origin=Origin(source, base_time_ns, args, metadata),
     )
-
-
-def _window_in_file(source: str | Path | bytes, window: tuple[int, int]) -> tuple[int, int]:
-    """A window on the clock of the file, without its base time."""
-    nothing = EventFilter(categories=())
-    metadata = scanned(ByteStream(source), nothing, EVERYTHING, RepairLog(Defect), lambda _: None)
-    return times_in_file(window, metadata)
 
 
 def times_in_file(window: tuple[int, int], metadata: Mapping[str, Any]) -> tuple[int, int]:
