@@ -195,13 +195,8 @@ def _learnt_of(arrays: Arrays) -> Learnt:
     return Learnt(Calibration(**calibration), frozenset(keys))
 
 
-class _Found(NamedTuple):
-    """The path of a part, where the part before ends, and how the window begins: see `_Part`."""
-
-    path: CriticalPath
-    entered: _Place | None
-    begins: bool
-    n_warm_up: int
+_Found = tuple[CriticalPath, _Place | None, bool, int]
+"""The path of a part, and of its `_Part`: ``entered``, ``begins``, ``n_warm_up``."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -414,7 +409,7 @@ class _Run:
         since_ns = min(self.starts_ns[number], until_ns) - self._around_ns
         until_ns += self._around_ns
         found = self._path_within(number, later, (since_ns, until_ns))
-        if number > 0 and (found.path.bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
+        if number > 0 and (found[0].bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
             del found  # its memory is needed
             since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
             found = self._path_within(number, later, (since_ns, until_ns))
@@ -464,7 +459,7 @@ class _Run:
         if self.n_parts == 1:
             window = default_window(dag).window
         path = CriticalPath(dag, window, recording.rank, recording.origin)
-        return _Found(path, entered, begins, n_warm_up)
+        return path, entered, begins, n_warm_up
 
     @property
     def _first_ns(self) -> int:
@@ -536,7 +531,7 @@ class _Run:
     ) -> Verdict:
         """The findings, with predictions from the part that is most like all."""
         number = _usual(labels, self.n_parts)
-        path = self._path(number, parts[number + 1 :]).path
+        path, *_ = self._path(number, parts[number + 1 :])
         if self.n_parts == 1:
             return find_bounds(path)
         context = find_context(path.dag, path.window)
