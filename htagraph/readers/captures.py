@@ -73,13 +73,12 @@ def discover(where: str | Path | Iterable[str | Path]) -> pd.DataFrame:
 def choose_capture(
     captures: pd.DataFrame, where: object, capture: CaptureName = "latest"
 ) -> tuple[list[Path], str]:
-    """The files of one capture, and a sentence on the choice, empty if there was none to make.
-
-    `where`: where they were found, for messages. `capture`: its number; by default the latest
-    complete one.
-    """
+    """The files of one capture, and a sentence on the choice, empty if there was none to make."""
     traces = captures[captures["capture"] > 0]
-    found = {number: traces[traces["capture"] == number] for number in _numbers(traces)}
+    found = {
+        number: traces[traces["capture"] == number]
+        for number in sorted(set(traces["capture"].tolist()))
+    }
     if capture != "latest":
         if capture not in found:
             raise QueryError(
@@ -142,10 +141,6 @@ def companions(captures: pd.DataFrame, trace: Path) -> tuple[Path, ...]:
     n_processes = here.loc[here["capture"] > 0, "pid"].nunique()
     is_its = (beside["pid"] == pid) | ((n_processes == 1) & ((pid < 0) | (beside["pid"] < 0)))
     return tuple(Path(path) for path in beside.loc[is_its, "path"])
-
-
-def _numbers(traces: pd.DataFrame) -> list[int]:
-    return sorted(set(traces["capture"].tolist()))
 
 
 def _paths(rows: pd.DataFrame) -> list[Path]:

@@ -278,7 +278,10 @@ def stepwise_verdict(
     path = path_of(source)
     with listening(progress), TemporaryDirectory() as none:
         begin_stage(f"Reading {path.name}")
-        size = _size_for(free_bytes()) if part_bytes is None else part_bytes
+        size, free = PART_BYTES, free_bytes()
+        while 8 * size > free and size > 1 << 20:  # halves, so that it is the same next time
+            size //= 2
+        size = size if part_bytes is None else part_bytes
         folder = Path(none if cache is None else cache).expanduser()
         try:
             chunks = Chunks(path, folder)
@@ -287,14 +290,6 @@ def stepwise_verdict(
             raise
         run = _Run(chunks, folder, LoadOptions((), stacks, infer), size)
         return run.judged()
-
-
-def _size_for(free: int) -> int:
-    """Text of a part by the memory that is free; in halves, so that it is the same next time."""
-    size = PART_BYTES
-    while 8 * size > free and size > 1 << 20:
-        size //= 2
-    return size
 
 
 @dataclass(frozen=True)

@@ -70,10 +70,7 @@ def cleaned(
     categories: Collection[str] | None,
     base_time_ns: int,
 ) -> Columns:
-    """The columns with complete events, instants and counters only.
-
-    `window`: on the clock of the columns.
-    """
+    """The columns with complete events, instants and counters only; `window` is on their clock."""
     phase = columns.rows["phase"]
     keep = np.ones(len(phase), dtype=bool)
     halves = np.flatnonzero((phase == _BEGIN) | (phase == _END))
@@ -200,8 +197,7 @@ def _far(columns: Columns, keep: Bools, base_time_ns: int, log: RepairLog) -> Bo
 def _strays(columns: Columns, keep: Bools, log: RepairLog) -> Bools:
     """A mask of all events: those kept so far that begin far from the others.
 
-    Durations that end far after the others are set to 0. Where many events do either, it is no
-    mistake.
+    Durations that end far after the others are set to 0; no mistake is what many events do.
     """
     strays = np.zeros(len(keep), dtype=bool)
     first, last = _reach(columns)

@@ -45,10 +45,7 @@ def event_table(
     *,
     is_plain: bool = False,
 ) -> EventTable:
-    """The event table of a file, from cleaned columns: complete events, instants and counters only.
-
-    `is_plain`: whether the file is no PyTorch profile.
-    """
+    """The event table of a file, from its cleaned columns."""
     rows, sparse = columns.rows, dict(columns.sparse)
     symbols = SymbolTable(tuple(columns.symbols))
     kind = event_kinds(symbols, rows["category"], rows["name"], rows["phase"], is_plain=is_plain)

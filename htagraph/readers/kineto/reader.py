@@ -114,10 +114,7 @@ def recording_of(
     categories: Collection[str] | None,
     log: RepairLog,
 ) -> Recording:
-    """The recording of what was read; uses up its columns.
-
-    `window`: on the clock of the file.
-    """
+    """The recording of what was read; uses up its columns. `window` is on the clock of the file."""
     metadata, columns = found.metadata, found.columns
     base_time_ns = base_time_of(metadata, log)
     note_losses(metadata, log)
@@ -179,9 +176,8 @@ def scanned(
 ) -> Mapping[str, Any]:
     """Scan a file, and close it; its header.
 
-    `window`: on the clock of the file, without its base time. `keep`, `since`: as of
-    `Document`. `notes_all`: whether a part holds the bytes of all events, not only of metadata
-    events.
+    `window`: on the clock of the file, without its base time. `keep`, `since`: as of `Document`.
+    `notes_all`: whether a part holds the bytes of all events, not only of metadata events.
     """
     with closing(stream):
         worth_threads = stream.n_compressed >= _THREADS_FROM

@@ -88,11 +88,7 @@ class Export:
         return int(found[0][0])
 
     def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
-        """Columns of integers, in table order.
-
-        `table`: an existing one. `wanted`: names of columns; those that the table lacks are
-        `ABSENT` throughout.
-        """
+        """Columns of a table, in its order; those that it lacks are `ABSENT` throughout."""
         there = [name for name in wanted if name in self.columns[table]]
         if not there:
             return {name: np.full(self.count(table, where), ABSENT) for name in wanted}
@@ -112,10 +108,7 @@ class Export:
 
 @contextmanager
 def opened(source: str | Path | bytes) -> Iterator[Export]:
-    """An open export: a file, plain or gzip, or its content.
-
-    SQLite's errors become a TraceFormatError, also those of queries inside the context.
-    """
+    """An open export, plain or gzip; SQLite's errors inside the context are a TraceFormatError."""
     import sqlite3  # noqa: PLC0415  deferred: few need it
 
     path = None if isinstance(source, bytes) else Path(source)

@@ -332,8 +332,8 @@ def backward_flows(part: TableRows, first: int, base_time_ns: int, state: ReadSt
 
     Sequence numbers count per thread, and the export does not record the thread of a function's. So
     a flow is made only if all operators with the number are on one thread. As in the PyTorch
-    profiler, it starts at the last of them: the one that made the function. `part`: ranges, with
-    sound times. `first`: event number of the first of them.
+    profiler, it starts at the last of them: the one that made the function. `first`: event number
+    of the first range.
     """
     lane, sequence = part.column("lane").astype(np.int64), part.sparse["sequence"]
     rows = np.flatnonzero(sequence != ABSENT)

@@ -167,9 +167,8 @@ def read_nsys(
 ) -> Recording:
     """The recording of one rank in an SQLite export of Nsight Systems; see `htagraph.load`.
 
-    `source`: the export or its content. Of an export with several ranks, a path below the file
-    names one: ``run.sqlite/rank-1``. `stacks`: no effect: exports have no Python frames. `window`:
-    on the clock of ``ts_ns``.
+    Of an export with several ranks, a path below the file names one: ``run.sqlite/rank-1``. Exports
+    have no Python frames, so `stacks` has no effect.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file = "", source

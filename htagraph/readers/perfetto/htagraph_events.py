@@ -124,10 +124,7 @@ def supplements(found: TraceContent) -> list[WrittenRank]:
 
 
 def htagraph_events(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) -> EventTable:
-    """The events of one rank as they were recorded.
-
-    `others`: other ranks in the file, whose events are counted as skipped.
-    """
+    """The events of one rank as they were recorded; those of others are counted as skipped."""
     chosen = _chosen(found, own, others)
     order, fits = _order(found, own, len(chosen))
     supplement = {name: values[: len(chosen)] for name, values in own.columns.items() if fits}
