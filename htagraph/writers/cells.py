@@ -41,10 +41,7 @@ _FORMATS: dict[Quantity, Callable[[Any], str]] = {
 
 
 def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
-    """Frame of texts under headings; instants count from the first one.
-
-    `width`: longest name, in characters.
-    """
+    """Frame of texts under headings, names cut to a width; instants count from the first one."""
     out = pd.DataFrame(index=frame.index)
     for name, texts in human_columns(frame, width=width).items():
         out[name] = texts

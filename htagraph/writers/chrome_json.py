@@ -3,9 +3,7 @@
 The path is one piece of text, at the start of the list of events. Its slices are begin-end pairs:
 viewers keep times as float64 microseconds, and rounding cannot make pairs overlap as it can slices
 with a duration. Arrows start at the earlier and end at the later of the two slices they join, as
-viewers drop those that run back in time.
-
-A smaller trace: some events of a trace as a valid one, each as in the original.
+viewers drop those that run back in time. A smaller trace has some events, each as in the original.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,8 +134,7 @@ class _Text(NamedTuple):
         return [short] if least <= 0 else [short[:cut].strip(), short[cut:].strip()]
 
 
-def _as_html(text: str) -> str:
-    return html.escape(text, quote=False)
+_as_html = partial(html.escape, quote=False)
 
 
 def _said(dur_ns: int, path_ns: int, n: int = 1) -> str:

@@ -9,10 +9,8 @@ have a time and a name, are slices of a track of their own::
       Critical path     [CPU operators · aten::mm][data loading · next][GPU compute · gemm]
     Findings: patterns   [copy, gemm][relu]   [copy, gemm][relu]
 
-Who of a job waits for whom, as tracks: one for each rank, with its collectives.
-
-A rank that arrives before the others waits; the last one was late meanwhile. Arrows lead from its
-arrival to the others, who can now continue::
+Each rank of a job has a track with its collectives. A rank that arrives before the others waits;
+the last one was late meanwhile. Arrows lead from its arrival to the others, who can now continue::
 
     Findings: who waits for whom
       rank 2               [late, 2 ranks wait][all_reduce]
