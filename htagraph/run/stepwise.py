@@ -93,6 +93,9 @@ of most text is of operators, so six parts; of a trace with more, some."""
 _TEXTS = ("cause", "bound", "name", "op", "ranges", "frame", "place", "meanwhile", "step")
 """Columns by which attributed time is summed."""
 
+_FACTS = ("sums", "entered", "dur_ns", "damage", "start_ns", "begins", "n_warm_up")
+"""What is kept of a part besides its attributed time."""
+
 _FAR = 1 << 62
 """A time before and after all others, as far as windows of files reach."""
 
@@ -146,16 +149,8 @@ class _Part:
 
     def arrays(self) -> Arrays:
         """What is stored."""
-        facts = {
-            "texts": {name: self.labels[name].cat.categories.tolist() for name in _TEXTS},
-            "sums": self.sums,
-            "entered": self.entered,
-            "dur_ns": self.dur_ns,
-            "damage": self.damage,
-            "start_ns": self.start_ns,
-            "begins": self.begins,
-            "n_warm_up": self.n_warm_up,
-        }
+        facts = {name: getattr(self, name) for name in _FACTS}
+        facts["texts"] = {name: self.labels[name].cat.categories.tolist() for name in _TEXTS}
         codes = {name: self.labels[name].cat.codes for name in _TEXTS}
         columns = self.labels.assign(**codes)
         arrays = {str(name): column.to_numpy() for name, column in columns.items()}
@@ -167,16 +162,9 @@ class _Part:
         facts = _unpacked(arrays["facts"])
         columns: dict[str, Any] = {name: arrays[name] for name in arrays if name != "facts"}
         columns |= {name: categorical(columns[name], facts["texts"][name]) for name in _TEXTS}
-        return cls(
-            pd.DataFrame(columns),
-            facts["sums"],
-            _Place(*facts["entered"]) if facts["entered"] else None,
-            facts["dur_ns"],
-            tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
-            facts["start_ns"],
-            facts["begins"],
-            facts["n_warm_up"],
-        )
+        facts["entered"] = _Place(*facts["entered"]) if facts["entered"] else None
+        facts["damage"] = tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"])
+        return cls(pd.DataFrame(columns), **{name: facts[name] for name in _FACTS})
 
 
 def _packed(facts: object) -> U8:

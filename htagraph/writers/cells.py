@@ -40,10 +40,10 @@ _FORMATS: dict[Quantity, Callable[[Any], str]] = {
 }
 
 
-def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
-    """Frame of texts under headings, names cut to a width; instants count from the first one."""
+def human_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Frame of texts under headings; instants count from the first one."""
     out = pd.DataFrame(index=frame.index)
-    for name, texts in human_columns(frame, width=width).items():
+    for name, texts in human_columns(frame).items():
         out[name] = texts
     return out.rename(columns=heading)
 
