@@ -76,7 +76,8 @@ def _lanes(found: TraceContent) -> tuple[LaneTable, I64, tuple[npt.NDArray[Any],
         process_labels=("",) * n,
     )
     dtypes = (np.bool_, np.int64, np.int64, np.bool_)
-    return table, tracks, tuple(map(np.array, places, dtypes))
+    arrays = (np.array(of, dtype) for of, dtype in zip(places, dtypes, strict=True))
+    return table, tracks, tuple(arrays)
 
 
 def _lane(found: TraceContent, uuid: int, writer: tuple[int, int] | None) -> Described:
@@ -263,8 +264,8 @@ def _flows(found: TraceContent, lane: I64, repeats: Bools, category: int) -> Flo
 
 
 def _samples(found: TraceContent) -> SampleTable:
-    slices, parts = found.slices, []
-    packet = slices.sample_packet
+    slices, packet = found.slices, found.slices.sample_packet
+    parts: list[tuple[Series, I64, npt.NDArray[Any]]] = []
     raw = found.scan.value[packet]
     is_float = found.scan.what[packet] & FLOAT != 0
     values = np.where(is_float, raw.view(np.float64), raw.astype(np.float64))
