@@ -9,10 +9,8 @@ have a time and a name, are slices of a track of their own::
       Critical path     [CPU operators · aten::mm][data loading · next][GPU compute · gemm]
     Findings: patterns   [copy, gemm][relu]   [copy, gemm][relu]
 
-Who of a job waits for whom, as tracks: one for each rank, with its collectives.
-
-A rank that arrives before the others waits; the last one was late meanwhile. Arrows lead from its
-arrival to the others, who can now continue::
+Each rank of a job has a track with its collectives. A rank that arrives before the others waits;
+the last one was late meanwhile. Arrows lead from its arrival to the others, who can now continue::
 
     Findings: who waits for whom
       rank 2               [late, 2 ranks wait][all_reduce]
@@ -271,11 +269,7 @@ def _finding_slices(drawn: DrawnPath, zero_ns: int, root: int, strings: Strings)
 def path_slices(
     drawn: DrawnPath, zero_ns: int, tracks: Tracks, strings: Strings, flows: Flows
 ) -> list[Slices]:
-    """Findings and path as slices of two tracks.
-
-    `zero_ns`: time that is 0 in the file. `tracks`, `strings`: get new entries. `flows`: ends of
-    arrows at segments.
-    """
+    """Findings and path as slices of two tracks; `flows` are ends of arrows at segments."""
     segments = drawn.segments
     if segments.empty:
         return []
@@ -324,11 +318,7 @@ def times_of(frame: pd.DataFrame) -> tuple[str, str]:
 def answer_slices(
     title: str, frame: pd.DataFrame, zero_ns: int, tracks: Tracks, strings: Strings
 ) -> Slices:
-    """Rows of an answer as slices of a track; other columns are arguments.
-
-    `title`: name of the track. `zero_ns`: time that is 0 in the file. `tracks`, `strings`: get new
-    entries.
-    """
+    """Rows of an answer as slices of a track with its title; other columns are arguments."""
     start, named = times_of(frame)
     ts_ns, dur_ns = frame[start].to_numpy(np.int64) - zero_ns, frame["dur_ns"].to_numpy(np.int64)
     if ts_ns.min(initial=0) < 0:
@@ -388,11 +378,7 @@ _ABOUT = (
 def wait_slices(
     waits: pd.DataFrame, zero_ns: int, tracks: Tracks, strings: Strings, first_id: int
 ) -> Slices:
-    """Waits as slices of a track for each rank, in the order in which ranks first appear.
-
-    `waits`: with the columns `WAITS`. `zero_ns`: time that is 0 in the file. `tracks`, `strings`:
-    get new entries. `first_id`: from which on ids of arrows are free.
-    """
+    """Waits as slices of a track for each rank, in the order in which ranks first appear."""
     lane, ranks = pd.factorize(waits["rank"])
     ts_ns = waits["start_ns"].to_numpy(np.int64) - zero_ns
     dur_ns = waits["dur_ns"].to_numpy(np.int64)

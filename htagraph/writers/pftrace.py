@@ -236,19 +236,15 @@ def write_pftrace(
     """Write events and their analysis as a Perfetto trace.
 
     Every event is in the file: events that overlap partially on one thread or stream get rows of
-    their own. `out`: compressed if it ends in ``.gz``. `rank`: named in the tracks; files of
-    several ranks can be concatenated, if they share `taken`. None for a trace of its own. `path`:
-    tracks on top, with an arrow from each segment to its event. `links`: arrows from event to event
-    (launch to device work, forward to backward). `critical_events`: events to annotate with
-    ``critical``. `computed`: more annotations by name: events, ascending, and their values, floats
-    or texts. `moved_by`: by how much device times were shifted to fit the host clock, in words.
-    `origin_ns`: time that is 0 in the file, by default the first. Files to be concatenated need the
-    same. `place`: from 1: the range of ids, and the place among concatenated files; by default the
-    rank's. `segment_ends`, `event_ends`: segments, or events, and ids from 1 to 2**40: arrows join
-    equal ids, also across files. `run`: name of one of several runs, for the tracks. `taken`:
-    process ids in files to be concatenated with; gets those of this one. `recorded`: facts about
-    the recording besides its events, to be restored. `recorded_ns` of shape (n_events,): starts and
-    durations of events as they were recorded, if changed since.
+    their own. Files of several ranks can be concatenated, if they share `taken` (process ids) and
+    `origin_ns` (time 0, by default the first).
+
+    `links`: arrows from event to event (launch to device work, forward to backward). `computed`:
+    more annotations by name: events, ascending, and their values, floats or texts. `place`: from 1:
+    the range of ids, and the place among concatenated files; by default the rank's. `segment_ends`,
+    `event_ends`: segments, or events, and ids from 1 to 2**40: arrows join equal ids, also across
+    files. `recorded`: facts besides the events, to be restored. `recorded_ns`: starts and durations
+    of events as they were recorded, if changed since.
     """
     path = path or DrawnPath(frames.SEGMENTS.empty(), pd.DataFrame(), MappingProxyType({}))
     first_ns = _first_ns(events, path.segments, counters)
