@@ -125,11 +125,15 @@ class Schema:
 
 def schema(
     name: str,
-    columns: Mapping[str, Column | str],
     first: str = "",
     first_by: Mapping[str, str] | None = None,
+    /,
+    **columns: Column | str,
 ) -> Schema:
-    """Schema whose columns are given by their meaning alone where the name says the quantity."""
+    """Schema whose columns are given by their meaning alone where the name says the quantity.
+
+    `first`, `first_by`: columns that a table shows, as in `Schema`.
+    """
     described = {
         key: _by_name(key, column) if isinstance(column, str) else column
         for key, column in columns.items()
