@@ -139,7 +139,7 @@ def flow_edges(structure: Structure) -> EdgeTable:
 def _is_autograd(structure: Structure) -> Bools:
     """Whether each event has the name of an autograd function."""
     events = structure.events
-    return events.named(events.symbols.searched(AUTOGRAD_FUNCTION))
+    return events.searched(AUTOGRAD_FUNCTION)
 
 
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
@@ -161,7 +161,7 @@ def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
     mostly = 2 * n_named > np.bincount(lane[is_op], minlength=n_lanes)
     first = np.flatnonzero(np.diff(lane, prepend=-1))
     begins = np.isin(np.arange(n_lanes), lane[first[named[first]]])
-    steps = events.named(events.symbols.searched(PROFILER_STEP))
+    steps = events.searched(PROFILER_STEP)
     return np.flatnonzero((mostly | begins) & ~np.isin(np.arange(n_lanes), events.lane[steps]))
 
 

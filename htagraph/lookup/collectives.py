@@ -70,7 +70,7 @@ def collective_sizes(
     unknown = np.flatnonzero(sizes < 0)
     if not len(unknown):
         return sizes
-    calls = dag.events.named(dag.events.symbols.searched(r"^c10d::"))
+    calls = dag.events.searched(r"^c10d::")
     above = nearest(dag.parent, dag.launch[kernels[unknown]].astype(np.int64), calls)
     for row, event in zip(unknown.tolist(), above.tolist(), strict=True):
         call = call_of(dag, event) if event >= 0 else None
@@ -204,13 +204,13 @@ def readiness(dag: Dag, kernels: I64) -> Readiness:
 
 def host_ranges(dag: Dag) -> I64:
     """Host ranges that last as long as a collective, ascending."""
-    named = dag.events.named(dag.events.symbols.searched(HOST_COLLECTIVE))
+    named = dag.events.searched(HOST_COLLECTIVE)
     return np.flatnonzero(named & among(dag.events.kind, HOST_KINDS))
 
 
 def host_collectives(dag: Dag) -> I64:
     """Host events of collectives, ascending: a call replaces the range in it."""
-    ranges, calls = host_ranges(dag), dag.events.named(dag.events.symbols.searched(HOST_CALL))
+    ranges, calls = host_ranges(dag), dag.events.searched(HOST_CALL)
     around = dag.parent[ranges]
     by_call = (around >= 0) & calls[around]
     return np.union1d(ranges[~by_call], around[by_call]).astype(np.int64)

@@ -93,7 +93,7 @@ def kernel_launches(dag: Dag) -> Launches:
     """
     events = dag.events
     is_call = (events.kind == EventKind.RUNTIME) & (not dag.notes.get("is_part", 0))
-    calls = np.flatnonzero(is_call & events.named(events.symbols.searched(KERNEL_LAUNCH)))
+    calls = np.flatnonzero(is_call & events.searched(KERNEL_LAUNCH))
     calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
     has_work = np.zeros(len(events), dtype=bool)
     has_work[dag.launch[dag.launch >= 0]] = True
@@ -107,8 +107,8 @@ def kernel_launches(dag: Dag) -> Launches:
 def _is_captured(dag: Dag, is_call: Bools, calls: I64) -> Bools:
     """Whether each call is made while any thread captures a graph."""
     events = dag.events
-    begins = np.flatnonzero(is_call & events.named(events.symbols.searched(CAPTURE_BEGINS)))
-    ends = np.flatnonzero(is_call & events.named(events.symbols.searched(CAPTURE_ENDS)))
+    begins = np.flatnonzero(is_call & events.searched(CAPTURE_BEGINS))
+    ends = np.flatnonzero(is_call & events.searched(CAPTURE_ENDS))
     times = np.concatenate([events.ts_ns[begins], events.end_ns[ends]])
     order = np.argsort(times, kind="stable")
     depth = np.cumsum(np.repeat([1, -1], [len(begins), len(ends)])[order])

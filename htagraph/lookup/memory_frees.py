@@ -59,7 +59,7 @@ def frees_within_operators(dag: Dag, window: Window) -> frozenset[FreesWithin]:
     """
     events = dag.events
     is_call = events.kind == EventKind.RUNTIME
-    frees = is_call & events.named(events.symbols.searched(_FREES))
+    frees = is_call & events.searched(_FREES)
     if not frees.any():
         return frozenset()
     ran_out = _ran_out(dag, is_call, frees)
@@ -79,9 +79,9 @@ def frees_within_operators(dag: Dag, window: Window) -> frozenset[FreesWithin]:
 def _ran_out(dag: Dag, is_call: Bools, frees: Bools) -> Bools:
     """Whether each event frees for an allocator that is out of memory."""
     events = dag.events
-    works = events.named(events.symbols.searched(KERNEL_LAUNCH))
+    works = events.searched(KERNEL_LAUNCH)
     works[dag.launch[dag.launch >= 0]] = True
-    allocates = events.named(events.symbols.searched(ALLOCATION)) & ~frees
+    allocates = events.searched(ALLOCATION) & ~frees
     calls = np.flatnonzero(is_call & (frees | allocates | works))
     calls = calls[np.lexsort((events.ts_ns[calls], events.lane[calls]))]
     lane, parent = events.lane[calls], dag.parent[calls].astype(np.int64)

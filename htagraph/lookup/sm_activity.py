@@ -168,12 +168,12 @@ def _of_device(
     computes = classes == KernelClass.COMPUTE
 
     def on_tensor_cores() -> Curve:
-        named = events.named(events.symbols.searched(TENSOR_CORE_KERNELS))
+        named = events.searched(TENSOR_CORE_KERNELS)
         return full.count(computes & named[found.event])
 
     def copying() -> Curve:
         copies = mine & (events.kind == EventKind.MEMCPY)
-        copies &= ~events.named(events.symbols.searched(_WITHIN_DEVICE))
+        copies &= ~events.searched(_WITHIN_DEVICE)
         found = clipped(dag, np.flatnonzero(copies), window)
         bounds = (times - window.start_ns for times in (found.start_ns, found.end_ns))
         sums = RunningSums(*(times.astype(np.float64) for times in bounds))

@@ -51,7 +51,7 @@ def phases(dag: Dag, work: I64) -> I64:
     is_backward = under_pattern(dag, work, _EVALUATES)
     numbered = nearest(dag.parent, host, events.column("sequence") >= 0)
     answers = gather(events.column("fwd_thread", 0) > 0, numbered, default=False)
-    evaluated = events.named(events.symbols.searched(_EVALUATES))
+    evaluated = events.searched(_EVALUATES)
     again = is_backward & (numbered >= 0) & ~answers & ~gather(evaluated, numbered, default=False)
     out = np.full(len(work), int(Phase.NONE), dtype=np.int64)
     if evaluated.any():
@@ -75,8 +75,7 @@ def runs_in_closure(dag: Dag, events: Rows, at_ns: I64) -> Bools:
     """
     table = dag.events
     is_step, evaluated = (
-        table.is_host & table.named(table.symbols.searched(pattern))
-        for pattern in (_STEPS, _EVALUATES)
+        table.is_host & table.searched(pattern) for pattern in (_STEPS, _EVALUATES)
     )
     until_ns = np.zeros(len(table), dtype=np.int64)
     own = np.flatnonzero(table.is_host & (evaluated | (table.column("sequence") >= 0)))
@@ -173,7 +172,7 @@ def _by_shape(dag: Dag, work: I64) -> Groups:
 def _by_common_shape(dag: Dag, work: I64) -> Groups:
     """By shapes without types, of the innermost operator that does not name a library."""
     dag = dag.unrolled
-    of_library = dag.events.named(dag.events.symbols.searched(_OF_A_LIBRARY))
+    of_library = dag.events.searched(_OF_A_LIBRARY)
     common = nearest(
         dag.parent, host_of(dag, work), (dag.events.kind == EventKind.OP) & ~of_library
     )

@@ -53,26 +53,14 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a schema.
+    """One column of a schema."""
 
-    Parameters
-    ----------
-    dtype : str
-        ``int64``, ``float64``, ``bool``, ``category``, or ``object`` for text and ids of mixed
-        type.
-    unit : str
-        ``ns``, ``share`` (of 1), ``count``, ``event``, ``edge``, ``name`` …
-    meaning : str
-        A phrase.
-    heading : str
-        What people see instead of the name; by default the name in words, without its unit.
-    """
-
+    # ``int64``, ``float64``, ``bool``, ``category``, or ``object``: text and ids of mixed type
     dtype: str
-    unit: str
-    meaning: str
+    unit: str  # ``ns``, ``share`` (of 1), ``count``, ``event``, ``edge``, ``name`` …
+    meaning: str  # A phrase
     quantity: Quantity
-    heading: str = ""
+    heading: str = ""  # What people see; by default the name in words, without its unit
 
 
 @dataclass(frozen=True)
