@@ -57,17 +57,11 @@ def to_common(
 
 @dataclass(frozen=True)
 class Clock:
-    """Converts a member's time to common time: ``t + offset + drift * (t - origin)``.
-
-    Parameters
-    ----------
-    origin_ns : int, unit=ns
-        Member's time at which the offset holds.
-    """
+    """Converts a member's time to common time: ``t + offset + drift * (t - origin)``."""
 
     offset_ns: int = 0
     drift_ppb: int = 0
-    origin_ns: int = 0
+    origin_ns: int = 0  # Member's time at which the offset holds
 
     def to_common(self, ts_ns: npt.ArrayLike) -> I64:
         """Times on the common clock; order is kept."""

@@ -44,19 +44,7 @@ class FreesWithin(NamedTuple):
 
 
 def frees_within_operators(dag: Dag, window: Window) -> frozenset[FreesWithin]:
-    """Frees of a window inside operators, but for what a program asks for with ``empty_cache``.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> events = hg.synth.timeline('''
-    ...     cpu 1    |[aten::cat [cudaMalloc][cudaFree][cudaFree][cudaMalloc]  [launch >a]]
-    ...     stream 7 |                                                                  [k <a]
-    ... ''')
-    >>> graph = hg.Trace.from_events(events).compile()
-    >>> frees_within_operators(graph.dag, graph.interval)
-    frozenset({FreesWithin(op='aten::cat', step='', ran_out=True)})
-    """
+    """Frees of a window inside operators, but for what a program asks for with ``empty_cache``."""
     events = dag.events
     is_call = events.kind == EventKind.RUNTIME
     frees = is_call & events.searched(_FREES)

@@ -81,14 +81,7 @@ _NAMES_OF_PYTORCH = re.compile(
 
 
 def is_plain(events: EventTable) -> bool:
-    """Whether a trace has host slices, but no operator of PyTorch, no API call, no device work.
-
-    Examples
-    --------
-    >>> from htagraph.synth import timeline
-    >>> is_plain(timeline("cpu 1 |[aten::mm]"))
-    False
-    """
+    """Whether a trace has host slices, but no operator of PyTorch, no API call, no device work."""
     of_host = events.kind == EventKind.OP
     if not of_host.any() or (events.is_device | (events.kind == EventKind.RUNTIME)).any():
         return False
@@ -97,14 +90,7 @@ def is_plain(events: EventTable) -> bool:
 
 
 def is_pytorch(events: EventTable) -> bool:
-    """Whether a trace has names or categories of PyTorch.
-
-    Examples
-    --------
-    >>> from htagraph.synth import timeline
-    >>> is_pytorch(timeline("cpu 1 |[aten::mm]"))
-    True
-    """
+    """Whether a trace has names or categories of PyTorch."""
     symbols = events.symbols
     known = any(symbols.code(category) >= 0 for category in _OF_PYTORCH)
     return known or bool(symbols.searched(_NAMES_OF_PYTORCH).any())

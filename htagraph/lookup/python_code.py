@@ -73,7 +73,6 @@ def _frames(
     User code is of a file, and not of a library; its innermost frame names all that it calls.
     """
     name, searched = dag.events.name[event], dag.events.symbols.searched
-    name = dag.events.name[event]
     is_user = (searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD)))[name]
     user, call = _up(parent, is_user)
     known, _ = _up(parent, ~searched(_NOT_CODE)[name])

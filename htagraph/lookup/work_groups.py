@@ -165,10 +165,6 @@ def work_of_shape(dag: Dag, label: str) -> Bools:
     return found
 
 
-def _by_shape(dag: Dag, work: I64) -> Groups:
-    return by_shape_of(dag, innermost(dag.unrolled, work, (EventKind.OP,)))
-
-
 def _by_common_shape(dag: Dag, work: I64) -> Groups:
     """By shapes without types, of the innermost operator that does not name a library."""
     dag = dag.unrolled
@@ -180,14 +176,6 @@ def _by_common_shape(dag: Dag, work: I64) -> Groups:
     return by_shape_of(dag, np.where(common >= 0, common, own), typed=False)
 
 
-def _by_module(dag: Dag, work: I64) -> Groups:
-    return named(dag, modules_at(dag.unrolled, host_of(dag.unrolled, work)))
-
-
-def _by_annotation(dag: Dag, work: I64) -> Groups:
-    return named(dag, innermost(dag, work, (EventKind.ANNOTATION,)))
-
-
 def _by_step(dag: Dag, work: I64) -> Groups:
     steps = find_steps(dag.events)
     at = step_at(steps, gather(dag.events.ts_ns, host_of(dag, work), -1))
@@ -195,23 +183,17 @@ def _by_step(dag: Dag, work: I64) -> Groups:
     return Groups(np.where(at >= 0, at, len(names) - 1), names)
 
 
-def _by_phase(dag: Dag, work: I64) -> Groups:
-    return Groups(phases(dag, work), np.array(Phase.labels(), dtype=object))
-
-
 BY_LAUNCH: Mapping[str, Callable[[Dag, I64], Groups]] = {
-    "shape": _by_shape,
-    "module": _by_module,
-    "annotation": _by_annotation,
+    "shape": lambda dag, work: by_shape_of(dag, innermost(dag.unrolled, work, (EventKind.OP,))),
+    "module": lambda dag, work: named(dag, modules_at(dag.unrolled, host_of(dag.unrolled, work))),
+    "annotation": lambda dag, work: named(dag, innermost(dag, work, (EventKind.ANNOTATION,))),
     "step": _by_step,
-    "phase": _by_phase,
+    "phase": lambda dag, work: Groups(phases(dag, work), np.array(Phase.labels(), dtype=object)),
 }
 """Per way to group: the groups of device work, or of host events."""
 
 COMPARED_BY: Mapping[str, Callable[[Dag, I64], Groups]] = {
     "shape": _by_common_shape,
-    "module": _by_module,
-    "annotation": _by_annotation,
-    "phase": _by_phase,
+    **{by: BY_LAUNCH[by] for by in ("module", "annotation", "phase")},
 }
 """The same for two runs, on other devices or in other precisions."""
