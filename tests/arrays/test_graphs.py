@@ -170,13 +170,13 @@ def test_chains_are_maximal_runs_of_one_float_back_along_binding_edges(nodes):
             float_ns[node] += float_ns[tail[-1]]
     is_near = float_ns >= 2
 
-    found = chains(float_ns, is_near, binding, np.array(tail, dtype=np.int32))
+    chain_of, firsts, lasts = chains(float_ns, is_near, binding, np.array(tail, dtype=np.int32))
 
-    of = found.chain.tolist()
-    assert (found.chain >= 0).tolist() == is_near.tolist()
-    begins = [float_ns[last] for last in found.last.tolist()]
+    of = chain_of.tolist()
+    assert (chain_of >= 0).tolist() == is_near.tolist()
+    begins = [float_ns[last] for last in lasts.tolist()]
     assert begins == sorted(begins)
-    for number, (first, last) in enumerate(zip(found.first, found.last, strict=True)):
+    for number, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
         members, node = [], int(last)
         while True:
             members.append(node)
@@ -196,11 +196,11 @@ def test_chains_are_maximal_runs_of_one_float_back_along_binding_edges(nodes):
 
 
 def test_a_chain_goes_back_over_the_first_edge_of_all():
-    found = chains(
+    _, first, last = chains(
         np.array([2, 2]), np.ones(2, bool), np.array([-1, 0], np.int32), np.zeros(1, np.int32)
     )
 
-    assert (found.first.tolist(), found.last.tolist()) == ([0], [1])
+    assert (first.tolist(), last.tolist()) == ([0], [1])
 
 
 _N = 12
