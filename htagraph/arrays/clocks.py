@@ -139,10 +139,8 @@ def fit_clock(
         left, difference = end[together], (reference_end - end)[together]
         slope = _slope_ppb(left - origin, difference - difference[0])
         rest = difference - Clock(0, slope, origin).to_common(left) + left
-        if abs(slope) <= _LARGEST_DRIFT_PPB and _robust_spread(
-            rest
-        ) < _DRIFT_MUST_HELP * _robust_spread(difference):
-            drift = slope
+        helps = _robust_spread(rest) < _DRIFT_MUST_HELP * _robust_spread(difference)
+        drift = slope if helps and abs(slope) <= _LARGEST_DRIFT_PPB else 0
     turned = Clock(0, drift, origin)
     start, end = turned.to_common(start), turned.to_common(end)
     apart = (reference_end - end)[together if together.any() else slice(None)]

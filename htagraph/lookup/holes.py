@@ -366,28 +366,26 @@ def lost_records(dag: Dag) -> Iterator[Damage]:
         yield from (Damage(kind, *hole, said) for hole in holes)
 
 
+_SAID = {
+    DamageKind.LOST_LAUNCHES: (
+        "pieces of device work {} have no launch: calls, or what links work to them, are missing, "
+        "and with that what the work waited for."
+    ),
+    DamageKind.LOST_WORK: (
+        "kernel launches {} have no device work: its records are missing, and the device only "
+        "seems idle."
+    ),
+    DamageKind.LOST_NODES: (
+        "replays of captured graphs {} lack kernels that other replays have: their records are "
+        "missing, and the device only seems idle."
+    ),
+}
+
+
 def holes_in_words(kind: DamageKind, holes: Sequence[Hole | Damage], span: Window) -> str:
     """What all holes of a kind are, and what that does to the answer."""
-    if kind is DamageKind.LOST_LAUNCHES:
-        return (
-            f"{_how_many(holes, 'pieces of device work')} {_when(span, holes)} have no launch: "
-            "calls, or what links work to them, are missing, and with that what the work waited "
-            "for."
-        )
-    if kind is DamageKind.LOST_NODES:
-        return (
-            f"{_how_many(holes, 'replays of captured graphs')} {_when(span, holes)} lack kernels "
-            "that other replays have: their records are missing, and the device only seems idle."
-        )
-    return (
-        f"{_how_many(holes, 'kernel launches')} {_when(span, holes)} have no device work: its "
-        "records are missing, and the device only seems idle."
-    )
-
-
-def _how_many(holes: Sequence[Hole | Damage], noun: str) -> str:
     n, n_all = sum(hole.n for hole in holes), sum(hole.n_all for hole in holes)
-    return f"{n:,} of {n_all:,} {noun}"
+    return f"{n:,} of {n_all:,} {_SAID[kind].format(_when(span, holes))}"
 
 
 def _when(span: Window, holes: Sequence[Hole | Damage]) -> str:

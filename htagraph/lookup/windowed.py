@@ -161,31 +161,23 @@ def edges_in(dag: Dag, window: Window) -> I64:
     return np.flatnonzero(inside)
 
 
-class EdgeArrows(NamedTuple):
-    """Edges of a window as arrows from event to event, each pair once."""
+def edge_arrows(dag: Dag, window: Window) -> tuple[I64, int]:
+    """Tails and heads of the edges of a window that join two events, each pair once.
 
-    tail: I64
-    head: I64
-    # Edges that viewers would draw backward: they lead to the end of what began before, such as a
-    # call that waited
-    n_without: int
-
-    @classmethod
-    def of(cls, dag: Dag, window: Window) -> EdgeArrows:
-        """Those of the edges of a window that join two events."""
-        rows = edges_in(dag, window)
-        tail, head = (
-            nodes[rows].astype(np.int64) >> 1 for nodes in (dag.edges.tail, dag.edges.head)
+    Also how many edges viewers would draw backward: they lead to the end of what began before, such
+    as a call that waited.
+    """
+    rows = edges_in(dag, window)
+    tail, head = (nodes[rows].astype(np.int64) >> 1 for nodes in (dag.edges.tail, dag.edges.head))
+    tail, head = tail[tail != head], head[tail != head]
+    forward = dag.events.ts_ns[tail] < dag.events.ts_ns[head]
+    pairs = np.unique(np.stack([tail[forward], head[forward]]), axis=1)
+    if pairs.shape[1] > MOST_ARROWS:
+        raise QueryError(
+            f"{window.name} has {pairs.shape[1]:,} arrows, more than {MOST_ARROWS:,}.",
+            hint="take a shorter window: a step, or a time range.",
         )
-        tail, head = tail[tail != head], head[tail != head]
-        forward = dag.events.ts_ns[tail] < dag.events.ts_ns[head]
-        pairs = np.unique(np.stack([tail[forward], head[forward]]), axis=1)
-        if pairs.shape[1] > MOST_ARROWS:
-            raise QueryError(
-                f"{window.name} has {pairs.shape[1]:,} arrows, more than {MOST_ARROWS:,}.",
-                hint="take a shorter window: a step, or a time range.",
-            )
-        return cls(pairs[0], pairs[1], int(np.count_nonzero(~forward)))
+    return pairs, int(np.count_nonzero(~forward))
 
 
 def work_links(dag: Dag) -> tuple[I32, I32]:

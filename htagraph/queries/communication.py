@@ -207,9 +207,9 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     kernels = kernels[np.lexsort((events.ts_ns[kernels], events.ts_ns[dag.launch[kernels]]))]
     is_range = np.isin(kernels, ranges)
     operation, found_by = _operations(dag, kernels, is_range)
-    libraries = library_collectives(dag, kernels)
-    is_library = (libraries.operation != "") & (found_by >= _KERNEL_NAME)
-    operation = np.where(is_library, libraries.operation, operation)
+    of_library, role, arrival, meets = library_collectives(dag, kernels)
+    is_library = (of_library != "") & (found_by >= _KERNEL_NAME)
+    operation = np.where(is_library, of_library, operation)
     found_by[is_library] = _LIBRARY_KERNEL
     group = gather(events.symbols.array, _column_above(dag, kernels, "group_ranks"), "")
     group_name = gather(events.symbols.array, _column_above(dag, kernels, "group_name"), "")
@@ -217,7 +217,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     label = np.where(np.isin(group, ("", "[]")), group_name, group)
     codes, distinct = pd.factorize(label)
     label = np.array([short_group(str(text)) for text in distinct] + [""], dtype=object)[codes]
-    label = np.where(is_library, libraries.group, label)
+    label = np.where(is_library, role, label)
     n_in, n_out = (_column_above(dag, kernels, name) for name in ("msg_in", "msg_out"))
     dtype = gather(events.symbols.array, _column_above(dag, kernels, "dtype"), "")
     n_bytes = collective_sizes(dag, kernels, operation, (n_in, n_out, dtype))
@@ -244,11 +244,11 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "end_ns": events.end_ns[kernels],
             "is_rendezvous": np.where(
                 is_library,
-                libraries.meets,
+                meets,
                 np.isin(operation, RENDEZVOUS) & (is_nccl | is_range | (found_by < 2)),
             ),
             "found_by": categorical(found_by, _FOUND_BY),
-            "arrival": np.where(is_library, libraries.arrival, np.arange(len(kernels))),
+            "arrival": np.where(is_library, arrival, np.arange(len(kernels))),
             "after": gather(place, anchor >> 1),
         }
     )
