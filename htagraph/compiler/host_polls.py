@@ -206,11 +206,8 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
     ended_ns = structure.events.end_ns[polled.work]
     answered = ended_ns >= since_ns[polled.stretch]
     answered &= ended_ns <= structure.events.end_ns[loops.until >> 1][polled.stretch]
-    found = [
-        _edges(structure, quiet, waits),
-        _edges(structure, loops, take(polled, answered)),
-    ]
-    return Inferred(EdgeTable.concat(found))
+    edges = [_edges(structure, quiet, waits), _edges(structure, loops, take(polled, answered))]
+    return Inferred(EdgeTable.concat(edges))
 
 
 def _retries(structure: Structure) -> Stretches:

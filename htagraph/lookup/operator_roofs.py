@@ -203,10 +203,7 @@ class Limit(IntEnum):
     @staticmethod
     def labels() -> tuple[str, ...]:
         """Their names, by code."""
-        return tuple(_IN_WORDS.get(one, one.name.lower().replace("_", " ")) for one in Limit)
-
-
-_IN_WORDS = {Limit.FP32: "FP32 compute"}
+        return ("compute", "memory", "launch", "host link", "cache", "unknown", "FP32 compute")
 
 
 class OperatorRoofs(NamedTuple):
