@@ -78,16 +78,10 @@ class Hole(NamedTuple):
     end_ns: int
 
 
-class Launches(NamedTuple):
-    """Calls that launch kernels and graphs, by time, and whether their work was recorded."""
+def kernel_launches(dag: Dag) -> tuple[I64, Bools]:
+    """Launches of kernels and graphs that were to run, by time, and whether each has its work.
 
-    event: I64
-    has_work: Bools
-
-
-def kernel_launches(dag: Dag) -> Launches:
-    """Launches of kernels and graphs that were to run; those that were captured are left out.
-
+    Those that were captured are left out.
     A launch within another, as of two libraries, is the same launch. None of a trace that was read
     in part: its work may be in the rest.
     """
@@ -101,7 +95,7 @@ def kernel_launches(dag: Dag) -> Launches:
     is_inner = (outer >= 0) & is_in(np.maximum(outer, 0), calls)
     has_work[outer[is_inner]] |= has_work[calls[is_inner]]
     calls = calls[~is_inner & ~_is_captured(dag, is_call, calls)]
-    return Launches(calls, has_work[calls])
+    return calls, has_work[calls]
 
 
 def _is_captured(dag: Dag, is_call: Bools, calls: I64) -> Bools:
@@ -128,11 +122,9 @@ def without_work(dag: Dag) -> list[Hole]:
     ranges of hardware counters. At the end of a trace work may still be queued: what no launch
     follows is no hole if its streams had work until less than the longest work before the end.
     """
-    events, launches = dag.events, kernel_launches(dag)
-    works = np.bincount(
-        events.name[launches.event[launches.has_work]], minlength=len(events.symbols)
-    )
-    known = works[events.name[launches.event]] > 0
+    events, (calls, has_work) = dag.events, kernel_launches(dag)
+    works = np.bincount(events.name[calls[has_work]], minlength=len(events.symbols))
+    known = works[events.name[calls]] > 0
     n_unknown, n_all = int((~known).sum()), len(known)
     if 2 * n_unknown > n_all:
         is_counted = bool((events.kind == EventKind.COUNTER_RANGE).any())
@@ -140,7 +132,7 @@ def without_work(dag: Dag) -> list[Hole]:
         if n_unknown < _FEWEST or is_counted or 2 * n_unlinked > n_unknown:
             return []
         return [Hole(n_unknown, n_all, dag.span.start_ns, dag.span.end_ns)]
-    calls, lost = launches.event[known], ~launches.has_work[known]
+    calls, lost = calls[known], ~has_work[known]
     is_graph = events.symbols.searched(GRAPH_LAUNCH)[events.name[calls]]
     return [
         *_without_work(dag, calls[~is_graph], lost[~is_graph], _FEWEST),

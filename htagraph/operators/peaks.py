@@ -283,10 +283,10 @@ def _of_project(folder: Path) -> dict[str, DevicePeaks]:
         found = project_settings(folder)
     except ValueError:
         return {}
-    peaks = found.table.get("peaks", {}) if found else {}
+    peaks = found[1].get("peaks", {}) if found else {}
     if found is None or not isinstance(peaks, dict):
         return {}
-    place = f"{found.file}, [tool.htagraph.peaks]"
+    place = f"{found[0]}, [tool.htagraph.peaks]"
     for name, numbers in peaks.items():
         if not isinstance(numbers, dict):
             raise QueryError(

@@ -343,13 +343,14 @@ def _why(dag: Dag, communication: I64, follower: I64) -> I64:
     first, later = communication[known], follower[known]
     launch = dag.launch[later]
     is_late = (launch >= 0) & (events.ts_ns[launch] > events.ts_ns[first])
-    walks = walks_back(2 * later, events.ts_ns[first], dag.binding, edges.tail, events.node_ts_ns)
-    passes = edges.tail[walks.edge] >> 1 == first[walks.walk]
-    kind, into_device = edges.kind[walks.edge], events.is_device[edges.head[walks.edge] >> 1]
+    times = events.node_ts_ns
+    walk, edge, _ = walks_back(2 * later, events.ts_ns[first], dag.binding, edges.tail, times)
+    passes = edges.tail[edge] >> 1 == first[walk]
+    kind, into_device = edges.kind[edge], events.is_device[edges.head[edge] >> 1]
     same_stream = (events.stream[first] == events.stream[later]) & ~is_late
 
     def any_edge(wanted: Bools) -> Bools:
-        return np.bincount(walks.walk[wanted], minlength=len(known)) > 0
+        return np.bincount(walk[wanted], minlength=len(known)) > 0
 
     reasons = {
         "same stream": same_stream | any_edge(passes & (kind == EdgeKind.STREAM)),

@@ -262,12 +262,12 @@ def test_a_walk_follows_binding_edges_back_to_its_time(program, data):
     node = np.array(data.draw(nodes), dtype=np.int64)
     until = dag.events.node_ts_ns[node] - data.draw(st.integers(0, 200_000))
 
-    found = walks_back(node, until, *graph)
+    walks, edge, lasts = walks_back(node, until, *graph)
 
     for walk, (start, until_ns) in enumerate(zip(node.tolist(), until.tolist(), strict=True)):
         edges, last = _walked(dag, start, until_ns)
-        assert found.edge[found.walk == walk].tolist() == edges
-        assert found.last[walk] == last
+        assert edge[walks == walk].tolist() == edges
+        assert lasts[walk] == last
         assert walk_back(start, *graph, until_ns=until_ns).tolist() == edges[::-1]
 
 
@@ -289,9 +289,9 @@ def test_an_origin_is_the_first_anchor_on_the_walk_back(program, data):
 
 def test_no_walks_have_no_edges():
     none = np.empty(0, dtype=np.int64)
-    found = walks_back(none, none, np.empty(0, np.int32), np.empty(0, np.int32), none)
+    walk, _, last = walks_back(none, none, np.empty(0, np.int32), np.empty(0, np.int32), none)
 
-    assert (len(found.walk), len(found.last)) == (0, 0)
+    assert (len(walk), len(last)) == (0, 0)
 
 
 def test_amounts_that_do_not_divide_are_kept_whole() -> None:
