@@ -208,7 +208,6 @@ def _known(value: Any) -> Bools:  # noqa: ANN401  a column, an array or one valu
 
 Kinds = str | EventKind | Iterable[str | EventKind]
 
-
 _GROUPS: Mapping[str, Callable[[Dag], Bools]] = {
     "launch": lambda dag: np.bincount(dag.launch[dag.launch >= 0], minlength=len(dag.events)) > 0,
     "collective": lambda dag: (

@@ -72,7 +72,6 @@ _ROUNDING = 1e-6
 """Share by which sums of float64 over many stretches may differ; more is a defect of htagraph,
 which is reported. Far above rounding, far below any use that a reader would see."""
 
-
 SlotShares = tuple[I32, I8, F64]
 """Use of warp slots while kernels run: position among the kernels, code of `SlotUse`, and time of
 the whole device, which adds up to the time in which any kernel runs."""

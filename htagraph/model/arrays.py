@@ -20,7 +20,6 @@ Texts = npt.NDArray[np.object_]
 Rows = npt.NDArray[np.signedinteger]
 """Positions, in whichever width a table has them."""
 
-
 Made = TypeVar("Made", bound=type)
 
 _WIDTH = 60

@@ -81,7 +81,6 @@ EVENT_DTYPES: dict[str, type[np.generic]] = {
 }
 """Columns with a value for every event."""
 
-
 LIST_COLUMNS = ("arg_dims", "arg_types", "arg_strides", "arg_values")
 """Sparse columns of an operator's inputs, whose values are codes of `EventTable.lists`."""
 

@@ -57,7 +57,6 @@ Listener = Callable[[Progress], None]
 
 Item = TypeVar("Item")
 
-
 _AUDIENCE: ContextVar[tuple[Listener, list[str]] | None] = ContextVar("audience", default=None)
 """The listener of this context, and the stage that it was told last, in a list."""
 

@@ -12,7 +12,6 @@ from htagraph.errors import QueryError
 
 _FILE = "pyproject.toml"
 
-
 DATA_LOADING = "data-loading"
 """Key of the globs of host ranges that load data."""
 

@@ -76,7 +76,6 @@ def dropout(_: Call, x: Tensor) -> Work:
 _ENGINES = ("_C", "sgl_kernel", "aiter")
 """Libraries of vLLM, SGLang and ROCm, whose operators have the same arguments."""
 
-
 _GATED = [f"{one}::{act}_and_mul" for one in _ENGINES for act in ("silu", "gelu", "gelu_tanh")]
 
 

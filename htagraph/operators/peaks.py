@@ -190,7 +190,6 @@ _BY_NAME = (
 _AMD_BY_UNITS = {304: _MI300X, 104: _MI210._replace(name="MI210 or MI250")}
 """By compute units, where an AMD device has no name of its own."""
 
-
 _AMD_WARP = 64
 """Threads of a wavefront."""
 
