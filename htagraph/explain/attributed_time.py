@@ -27,7 +27,7 @@ from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
 from htagraph.lookup.attribution import around, gap_places, host_of, innermost, under, under_pattern
 from htagraph.lookup.programs import is_plain, user_ranges
-from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.python_code import code_pieces
 from htagraph.lookup.queues import READS, is_matched, long_waits
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.lookup.work_groups import runs_in_closure
@@ -366,7 +366,7 @@ def _lines(dag: Dag, pieces: Pieces, cause: I8, call: I64) -> tuple[Coded, I64]:
     calls, which = np.unique(np.concatenate([itself, call]), return_inverse=True)
     lane, begins = dag.events.lane[calls].astype(np.int64), dag.events.ts_ns[calls]
     outside = np.full(len(calls), -1, dtype=np.int64)  # the line is that of the operator's caller
-    line = code_pieces(dag, Stretches(lane, begins, begins + 1, outside), {}).line
+    line = code_pieces(dag, (lane, begins, begins + 1, outside), {}).line
     code, which = pieces.line.copy(), which + len(pieces.lines)
     code[waits] = which[: len(waits)]
     return Coded(code, np.concatenate([pieces.lines, line])), which[len(waits) :]

@@ -95,8 +95,9 @@ def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleP
     """Parts along the binding edges into the work that ends each interval."""
     ends = np.flatnonzero(ended_by >= 0)
     times = dag.events.node_ts_ns
-    found = walks_back(2 * ended_by[ends], gap.start[ends], dag.binding, dag.edges.tail, times)
-    edges, interval = dag.edges.take(found.edge), ends[found.walk]
+    node, since_ns = 2 * ended_by[ends], gap.start[ends]
+    walk, edge, last = walks_back(node, since_ns, dag.binding, dag.edges.tail, times)
+    edges, interval = dag.edges.take(edge), ends[walk]
     tail, head = edges.tail, edges.head
     begin = np.clip(times[tail], gap.start[interval], gap.end[interval])
     end = np.clip(times[head], gap.start[interval], gap.end[interval])
@@ -105,8 +106,8 @@ def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleP
     lane = np.where(edges.kind == EdgeKind.THREAD, dag.events.lane[head >> 1], np.int32(-1))
     one, two = np.flatnonzero(known > begin), np.flatnonzero(end > known)
     none = np.full(len(two) + len(ends), -1, dtype=np.int32)
-    opening = np.clip(times[found.last], gap.start[ends], gap.end[ends])
-    first = found.last >> 1
+    opening = np.clip(times[last], gap.start[ends], gap.end[ends])
+    first = last >> 1
     launched_before = dag.events.is_device[first] & (dag.launch[first] < 0)
     opening_cause = np.where(
         launched_before, IdleCause.WORK_FROM_BEFORE_THE_PROFILE, IdleCause.UNKNOWN_WAITS

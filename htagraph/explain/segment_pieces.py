@@ -19,7 +19,7 @@ from htagraph.arrays.intervals import sum_by_code, union
 from htagraph.explain.segments import Coded, Segments
 from htagraph.explain.topics import NAMES
 from htagraph.lookup.attribution import innermost
-from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.python_code import code_pieces
 from htagraph.model.arrays import I8, I32, I64, Texts, brief
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
@@ -75,7 +75,7 @@ class Pieces:
         cut = np.flatnonzero(mine)
         found = code_pieces(
             dag,
-            Stretches(
+            (
                 events.lane[head[cut]].astype(np.int64),
                 self.start_ns[cut],
                 self.start_ns[cut] + self.dur_ns[cut],

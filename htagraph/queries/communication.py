@@ -207,9 +207,9 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     kernels = kernels[np.lexsort((events.ts_ns[kernels], events.ts_ns[dag.launch[kernels]]))]
     is_range = np.isin(kernels, ranges)
     operation, found_by = _operations(dag, kernels, is_range)
-    libraries = library_collectives(dag, kernels)
-    is_library = (libraries.operation != "") & (found_by >= _KERNEL_NAME)
-    operation = np.where(is_library, libraries.operation, operation)
+    of_library, role, arrival, meets = library_collectives(dag, kernels)
+    is_library = (of_library != "") & (found_by >= _KERNEL_NAME)
+    operation = np.where(is_library, of_library, operation)
     found_by[is_library] = _LIBRARY_KERNEL
     group = gather(events.symbols.array, _column_above(dag, kernels, "group_ranks"), "")
     group_name = gather(events.symbols.array, _column_above(dag, kernels, "group_name"), "")
@@ -217,7 +217,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     label = np.where(np.isin(group, ("", "[]")), group_name, group)
     codes, distinct = pd.factorize(label)
     label = np.array([short_group(str(text)) for text in distinct] + [""], dtype=object)[codes]
-    label = np.where(is_library, libraries.group, label)
+    label = np.where(is_library, role, label)
     n_in, n_out = (_column_above(dag, kernels, name) for name in ("msg_in", "msg_out"))
     dtype = gather(events.symbols.array, _column_above(dag, kernels, "dtype"), "")
     n_bytes = collective_sizes(dag, kernels, operation, (n_in, n_out, dtype))
@@ -244,11 +244,11 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "end_ns": events.end_ns[kernels],
             "is_rendezvous": np.where(
                 is_library,
-                libraries.meets,
+                meets,
                 np.isin(operation, RENDEZVOUS) & (is_nccl | is_range | (found_by < 2)),
             ),
             "found_by": categorical(found_by, _FOUND_BY),
-            "arrival": np.where(is_library, libraries.arrival, np.arange(len(kernels))),
+            "arrival": np.where(is_library, arrival, np.arange(len(kernels))),
             "after": gather(place, anchor >> 1),
         }
     )
@@ -343,13 +343,14 @@ def _why(dag: Dag, communication: I64, follower: I64) -> I64:
     first, later = communication[known], follower[known]
     launch = dag.launch[later]
     is_late = (launch >= 0) & (events.ts_ns[launch] > events.ts_ns[first])
-    walks = walks_back(2 * later, events.ts_ns[first], dag.binding, edges.tail, events.node_ts_ns)
-    passes = edges.tail[walks.edge] >> 1 == first[walks.walk]
-    kind, into_device = edges.kind[walks.edge], events.is_device[edges.head[walks.edge] >> 1]
+    times = events.node_ts_ns
+    walk, edge, _ = walks_back(2 * later, events.ts_ns[first], dag.binding, edges.tail, times)
+    passes = edges.tail[edge] >> 1 == first[walk]
+    kind, into_device = edges.kind[edge], events.is_device[edges.head[edge] >> 1]
     same_stream = (events.stream[first] == events.stream[later]) & ~is_late
 
     def any_edge(wanted: Bools) -> Bools:
-        return np.bincount(walks.walk[wanted], minlength=len(known)) > 0
+        return np.bincount(walk[wanted], minlength=len(known)) > 0
 
     reasons = {
         "same stream": same_stream | any_edge(passes & (kind == EdgeKind.STREAM)),

@@ -73,9 +73,8 @@ def counters(
     there is one.
     """
     changes = _COUNTERS[name](dag)
-    found = counter_levels(changes, window)
-    track, ts_ns, dur_ns = found.track, found.start_ns, found.end_ns - found.start_ns
-    value = found.value / changes.unit
+    track, ts_ns, end_ns, counted = counter_levels(changes, window)
+    dur_ns, value = end_ns - ts_ns, counted / changes.unit
     if by == "change" or not len(track):
         each = dict.fromkeys(("value", "min", "p50", "p90", "max"), value)
         levels = {"ts_ns": ts_ns, "dur_ns": dur_ns, "n_levels": np.ones_like(ts_ns), **each}

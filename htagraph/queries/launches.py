@@ -101,9 +101,9 @@ def queue_blocked(dag: Dag, window: Window, *, max_queue_length: int = 1_024) ->
     stream with work. A blocked call returned only when work started and made room.
     """
     by, events, edges = queues(dag, "stream"), dag.events, dag.edges
-    found = counter_levels(queue_changes(dag), window)
-    full = found.value >= max_queue_length
-    full_ns = sum_by_code(found.track[full], (found.end_ns - found.start_ns)[full], len(by))
+    track, start_ns, end_ns, value = counter_levels(queue_changes(dag), window)
+    full = value >= max_queue_length
+    full_ns = sum_by_code(track[full], (end_ns - start_ns)[full], len(by))
     blocked = edges.head[edges.kind == EdgeKind.QUEUE] >> 1
     work = np.flatnonzero(np.isin(dag.launch, blocked) & (dag.launch >= 0))
     call, first = np.unique(dag.launch[work], return_index=True)

@@ -67,25 +67,25 @@ def near_chains(
     onward = np.where(latest_ns == next_ns, onward, -1)
     is_near = (float_ns > 0) & (float_ns <= within_ns)
     is_near &= (ts_ns > window.start_ns) & (ts_ns <= window.end_ns)
-    found = chains(float_ns, is_near, binding, replay.tail)
+    number, first, last = chains(float_ns, is_near, binding, replay.tail)
 
-    entry, leave = binding[found.first], onward[found.last]
+    entry, leave = binding[first], onward[last]
     from_node = gather(replay.tail, entry).astype(np.int64)
     to_node = gather(replay.head, leave).astype(np.int64)
     start_ns = np.maximum(
-        np.where(entry >= 0, gather(ts_ns, from_node, 0), ts_ns[found.first]), window.start_ns
+        np.where(entry >= 0, gather(ts_ns, from_node, 0), ts_ns[first]), window.start_ns
     )
-    end_ns = ts_ns[found.last] + gather(weight, leave, 0)
+    end_ns = ts_ns[last] + gather(weight, leave, 0)
     dur_ns = end_ns - start_ns
     row = np.flatnonzero((dur_ns >= least_ns) & (dur_ns > 0))
-    row = row[np.lexsort((start_ns[row], -dur_ns[row], float_ns[found.last[row]]))][:top]
+    row = row[np.lexsort((start_ns[row], -dur_ns[row], float_ns[last[row]]))][:top]
 
-    rank = np.full(len(found.first), -1, dtype=np.int64)
+    rank = np.full(len(first), -1, dtype=np.int64)
     rank[row] = np.arange(len(row))
-    nodes = np.flatnonzero(gather(rank, found.chain) >= 0)
+    nodes = np.flatnonzero(gather(rank, number) >= 0)
     nodes = nodes[binding[nodes] >= 0]
     closing = np.flatnonzero(leave[row] >= 0)
-    chain = np.concatenate([rank[found.chain[nodes]], closing])
+    chain = np.concatenate([rank[number[nodes]], closing])
     edge = np.concatenate([binding[nodes], leave[row[closing]]]).astype(np.int64)
     begin = np.maximum(ts_ns[replay.tail[edge]], window.start_ns)
     until = ts_ns[replay.tail[edge]] + weight[edge]
@@ -98,7 +98,7 @@ def near_chains(
     return NearChains(
         start_ns=start_ns[row],
         end_ns=end_ns[row],
-        float_ns=float_ns[found.last[row]],
+        float_ns=float_ns[last[row]],
         leaves=gather(replay.node, from_node[row]),
         joins=gather(replay.node, to_node[row]),
         chain=chain[order],

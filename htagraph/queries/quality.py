@@ -135,7 +135,7 @@ def _links(dag: Dag) -> list[_Check]:
     """Checks of whether device work is linked to its launches, and whether clocks agree."""
     device = np.flatnonzero(dag.events.is_device)
     linked = int((dag.launch[device] >= 0).sum())
-    launches = kernel_launches(dag)
+    _, has_work = kernel_launches(dag)
     ids = dag.events.correlation[device[dag.launch[device] >= 0]]
     n_ids = int(group_starts(np.sort(ids)).sum())  # `np.unique` takes far longer
     moved_by, overlap = dag.calibration.moved_by, dag.calibration.clock_overlap_ns
@@ -158,8 +158,8 @@ def _links(dag: Dag) -> list[_Check]:
         ),
         _Check(
             "launches with their device work",
-            int(launches.has_work.sum()),
-            len(launches.event),
+            int(has_work.sum()),
+            len(has_work),
             "The work of some launches was still queued when the profile ended, or its records "
             "were lost: the question damage says when.",
         ),

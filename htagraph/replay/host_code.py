@@ -18,7 +18,7 @@ from htagraph.arrays.codes import gather
 from htagraph.arrays.intervals import Cover, union
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import gap_places, innermost
-from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.python_code import code_pieces
 from htagraph.model.arrays import F64, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -143,7 +143,7 @@ def _pieces(dag: Dag, replay: Replay) -> tuple[I64, I64, I64, Texts]:
     in_op = innermost(dag, replay.event[edges].astype(np.int64), (EventKind.OP, EventKind.RUNTIME))
     if (events.kind == EventKind.PYTHON).any():
         lane = events.lane[replay.node[replay.head[edges]] >> 1].astype(np.int64)
-        pieces = code_pieces(dag, Stretches(lane, since[edges], until[edges], in_op), {})
+        pieces = code_pieces(dag, (lane, since[edges], until[edges], in_op), {})
         edge, dur_ns, place = edges[pieces.stretch], pieces.end_ns - pieces.start_ns, pieces.line
         in_op = in_op[pieces.stretch]
     else:

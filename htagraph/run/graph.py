@@ -522,22 +522,18 @@ class TraceGraph(Questions):
         """
         from htagraph.arrays.rustworkx_graphs import Node, nodes_of, to_rustworkx  # noqa: PLC0415
 
-        closed = windowed_edges(self.dag, self.interval)
-        at = np.array(["start", "end"], dtype=object)[closed.nodes & 1]
+        nodes, tail, head, columns = windowed_edges(self.dag, self.interval)
+        at = np.array(["start", "end"], dtype=object)[nodes & 1]
         ends = (
             Node(-1, name, "", "", ts_ns)
             for name, ts_ns in (("source", self.interval.start_ns), ("sink", self.interval.end_ns))
         )
+        columns["kind"] = np.array(EdgeKind.labels(), dtype=object)[columns["kind"]]
         return to_rustworkx(
-            closed.tail,
-            closed.head,
-            chain(nodes_of(self.dag.events, closed.nodes >> 1, at.tolist()), ends),
-            {
-                "edge": closed.edge.tolist(),
-                "kind": np.array(EdgeKind.labels(), dtype=object)[closed.kind].tolist(),
-                "lag_ns": closed.lag_ns.tolist(),
-                "residual_ns": closed.residual_ns[closed.head].tolist(),
-            },
+            tail,
+            head,
+            chain(nodes_of(self.dag.events, nodes >> 1, at.tolist()), ends),
+            {name: column.tolist() for name, column in columns.items()},
         )
 
     def to_dot(

@@ -294,7 +294,7 @@ def path_slices(
         category=np.broadcast_to(strings.add([CRITICAL_PATH]), n),
         color=np.concatenate([hues, bound.mapped(_COLORS).numbers(strings)]),
         is_instant=np.zeros(n, dtype=bool),
-        boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns).boundary,
+        boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns)[1],
         args=_args(segments, what, strings, n_stays),
         flows=Flows(flows.row + n_stays, flows.id),
     )
@@ -325,21 +325,21 @@ def answer_slices(
         raise QueryError(
             f"{title}: rows begin before the trace.", hint="give answers about this trace."
         )
-    placed = rows(np.zeros(len(frame), dtype=np.int32), ts_ns, ts_ns + dur_ns)
+    row, boundary = rows(np.zeros(len(frame), dtype=np.int32), ts_ns, ts_ns + dur_ns)
     # Viewers order roots by name: this one comes after the findings, before the devices.
     root = tracks.root(f"Findings: {title}")
-    n_rows = int(placed.row.max(initial=0)) + 1
+    n_rows = int(row.max(initial=0)) + 1
     uuids = np.array([tracks.child(title, root, order) for order in range(n_rows)])
     others = [str(name) for name in frame if name not in (start, named, "dur_ns")]
     return Slices(
         ts_ns=ts_ns,
         dur_ns=dur_ns,
-        track=uuids[placed.row],
+        track=uuids[row],
         name=strings.add(frame[named].map(_text)),
         category=np.broadcast_to(strings.add([CRITICAL_PATH]), len(frame)),
         color=np.zeros(len(frame), dtype=np.int64),
         is_instant=np.zeros(len(frame), dtype=bool),
-        boundary=placed.boundary,
+        boundary=boundary,
         args=[_argument(name, frame[name].to_numpy(), strings) for name in others if len(frame)],
     )
 
@@ -382,12 +382,12 @@ def wait_slices(
     lane, ranks = pd.factorize(waits["rank"])
     ts_ns = waits["start_ns"].to_numpy(np.int64) - zero_ns
     dur_ns = waits["dur_ns"].to_numpy(np.int64)
-    placed = rows(lane.astype(np.int32), ts_ns, ts_ns + dur_ns)
+    row, boundary = rows(lane.astype(np.int32), ts_ns, ts_ns + dur_ns)
     # Viewers order roots by name: this one comes after the findings, before the devices.
     root = tracks.root("Findings: who waits for whom", _ABOUT)
     uuids = np.array(
         [
-            [tracks.child(f"rank {rank}", root, order) for _ in range(placed.row.max() + 1)]
+            [tracks.child(f"rank {rank}", root, order) for _ in range(row.max() + 1)]
             for order, rank in enumerate(ranks.tolist())
         ]
     )
@@ -396,12 +396,12 @@ def wait_slices(
     return Slices(
         ts_ns=ts_ns,
         dur_ns=dur_ns,
-        track=uuids[lane, placed.row],
+        track=uuids[lane, row],
         name=strings.add(names),
         category=np.broadcast_to(strings.add([CRITICAL_PATH]), n),
         color=strings.add(colors),
         is_instant=np.zeros(n, dtype=bool),
-        boundary=placed.boundary,
+        boundary=boundary,
         flows=_arrows(waits, first_id),
     )
 

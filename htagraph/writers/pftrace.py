@@ -115,8 +115,8 @@ def _event_slices(
     events: EventTable, ts_ns: I64, tracks: Tracks, args: Sequence[Arg], flows: Flows
 ) -> tuple[Slices, dict[int, int], dict[tuple[int, int], int]]:
     """Events as slices, and the tracks of devices and streams."""
-    layered = rows(events.lane, events.ts_ns, events.end_ns)
-    of_event, of_device, of_stream = lane_tracks(tracks, events, layered.row)
+    row, boundary = rows(events.lane, events.ts_ns, events.end_ns)
+    of_event, of_device, of_stream = lane_tracks(tracks, events, row)
     named = np.array([bool(text) for text in events.symbols.texts], dtype=bool)
     category = events.category.astype(np.int64)
     slices = Slices(
@@ -127,7 +127,7 @@ def _event_slices(
         category=np.where(named[category], category + 1, 0) if len(events) else category,
         color=np.zeros(len(events), dtype=np.int64),
         is_instant=among(events.kind, _POINTS) & (events.dur_ns == 0),
-        boundary=layered.boundary,
+        boundary=boundary,
         args=args,
         flows=flows,
     )
