@@ -219,12 +219,14 @@ def verdict_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
         "headline": plain(document["headline"], longest=_LONGEST_HEADLINE),
         "state": document["state"],
     }
+    shown = target.session.root.shown
+    failed = target.job_summary.failures.itertuples(index=False) if target.is_job else ()
     return head, [
         _said("damage", document["damage"], "ask 'damage' has all."),
         Part("cards", cards, len(cards), _RAISE),
         _said("also", [document["also"]], _RAISE),
         notes_part([*_notes(target), *summary.caveats, *document["notes"]]),
-        _failures_part(target),
+        _said("failures", [f"{shown(path)}: {error}" for path, error in failed], _RAISE),
         _report_part(target, summary.name),
     ]
 
@@ -269,15 +271,6 @@ def _known(values: dict[str, Any]) -> dict[str, Any]:
     """Plain values, without those that say nothing."""
     known = {key: value for key, value in values.items() if value not in ("", None, {}, [])}
     return {key: plain(value, longest=None) for key, value in known.items()}
-
-
-def _failures_part(target: Target) -> Part:
-    """Files of a job that could not be read."""
-    if not target.is_job:
-        return _said("failures", [], _RAISE)
-    shown, failures = target.session.root.shown, target.job_summary.failures
-    rows = failures.itertuples(index=False)
-    return _said("failures", [f"{shown(path)}: {error}" for path, error in rows], _RAISE)
 
 
 def _report_part(target: Target, name: str) -> Part:

@@ -13,7 +13,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -28,7 +27,7 @@ from mcp.server.stdio import stdio_server
 
 from htagraph import __version__
 from htagraph.agents.documents import as_json, plain
-from htagraph.agents.target import Loaded, Root, Session
+from htagraph.agents.target import Root, Session
 from htagraph.agents.tool import Tool
 from htagraph.agents.tools import TOOLS
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError, one_of
@@ -60,13 +59,8 @@ class Desk:
 
     def __init__(self, root: Root) -> None:
         self.root = root
-        self.loaded = Loaded()
-        self._one_at_a_time = Lock()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a call is being answered."""
-        return self._one_at_a_time.locked()
+        self.session = Session(root)
+        self.busy = Lock()  # Held while a call is answered: one at a time
 
     def answer(
         self, tool: str, arguments: Mapping[str, Any], report: Report, abandoned: Event
@@ -82,14 +76,13 @@ class Desk:
                 raise AbandonedError
             report(str(progress))
 
-        with self._one_at_a_time, listening(hear):
+        with self.busy, listening(hear):
             try:
                 begin_stage(f"Answering {tool}")
                 called = _tool(tool).read(arguments)
-                session = Session(self.root, self.loaded)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # those that matter are in the notes
-                    return as_json(called.answer(session)), False
+                    return as_json(called.answer(self.session)), False
             except HTAGraphError as error:
                 return self._one_line(_text_of(error)), True
             except OSError as error:
@@ -130,28 +123,12 @@ def serve(root: Path) -> None:
     logging.getLogger("mcp").setLevel(logging.WARNING)
     desk = Desk(Root.of(root))
     anyio.run(_serve, desk)
-    if desk.is_busy:  # a thread cannot be stopped, and nobody waits for its answer
+    if desk.busy.locked():  # a thread cannot be stopped, and nobody waits for its answer
         for process in multiprocessing.active_children():
             process.terminate()
         sys.stderr.flush()
         os._exit(0)
-    desk.loaded.clear()
-
-
-@dataclass
-class _Progress:
-    """When a client last got a progress report on a call."""
-
-    start_s: float
-    elapsed_s: float = 0.0
-
-    def is_due(self, now_s: float) -> bool:
-        """Whether it is time for another report."""
-        elapsed_s = now_s - self.start_s
-        if elapsed_s - self.elapsed_s < _REPORTS_EVERY_S:
-            return False
-        self.elapsed_s = elapsed_s
-        return True
+    desk.session.clear()
 
 
 async def _serve(desk: Desk) -> None:
@@ -177,14 +154,17 @@ async def _serve(desk: Desk) -> None:
     ) -> types.CallToolResult:
         """Answer a call in a thread, so that it can be cancelled and the server keeps listening."""
         abandoned = Event()
-        reports = _Progress(time.monotonic())
+        started_s = reported_s = time.monotonic()
 
         def report(doing: str) -> None:
             """Report progress now and then, in seconds since the call."""
-            if not reports.is_due(time.monotonic()):
+            nonlocal reported_s
+            now_s = time.monotonic()
+            if now_s - reported_s < _REPORTS_EVERY_S:
                 return
+            reported_s = now_s
             try:
-                from_thread.run(context.session.report_progress, reports.elapsed_s, None, doing)
+                from_thread.run(context.session.report_progress, now_s - started_s, None, doing)
             except Exception:  # noqa: BLE001  the client has gone, or the call was cancelled
                 raise AbandonedError from None
 

@@ -23,7 +23,7 @@ from htagraph.model.kinds import Cause
 from htagraph.model.progress import begin_stage
 from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.json_document import job_document, json_document
+from htagraph.reports.json_document import json_document
 from htagraph.reports.summary import Summary
 from htagraph.run.trace import load
 from htagraph.synth.demo_traces import demo_trace
@@ -95,7 +95,7 @@ def _ask_a_job() -> None:
     for question in JOB_QUESTIONS:
         with suppress(HTAGraphError, TypeError):
             job.ask(question)
-    job_document(JobSummary(job, "a job"))
+    json_document(JobSummary(job, "a job"))
     once, both = np.zeros(1, dtype=np.int64), np.ones(1, dtype=bool)
     one = Timed(once, once, once, once, both, both)
     align(one, one, 1, 1)  # the ranks of the demo do not differ

@@ -1,7 +1,4 @@
-"""`htagraph what-if`: what would help, and by how much; or what one change would do.
-
-Predictions on the terminal: what would help, or what changes would save.
-"""
+"""`htagraph what-if`: what would help, and by how much; or what one change would do."""
 
 from __future__ import annotations
 

@@ -335,11 +335,6 @@ class Seen:
         )
 
     @property
-    def is_accompanied(self) -> bool:
-        """Whether another thread ran operators during its largest contributor."""
-        return " while thread " in self.most.label
-
-    @property
     def operation(self) -> str:
         """The operation of most communication: a kernel that sends and receives may be several."""
         around = operation_of(self.around) if _TELLS_OPERATION.search(self.around) else ""
@@ -353,12 +348,6 @@ class Seen:
     def calls(self, pattern: str | re.Pattern[str]) -> bool:
         """Whether the largest contributor has such a name."""
         return re.search(pattern, self.most.name) is not None
-
-
-def _always(seen: Seen) -> bool:
-    """Apply always."""
-    del seen
-    return True
 
 
 class Advice(NamedTuple):
@@ -376,7 +365,7 @@ class Rule:
 
     do: str  # A sentence that begins with a verb; ``{it.n_workers}`` is a fact of `Seen`
     why: str = ""
-    when: Callable[[Seen], bool] = _always  # By default always
+    when: Callable[[Seen], bool] = lambda _: True  # By default always
     change: Callable[[Seen], Change | None] | None = None  # By default none
 
     def advice(self, seen: Seen) -> Advice:

@@ -42,7 +42,7 @@ _WAIT_OR_CODE = Rule(
     "Make what the other thread runs cheaper, or start it earlier, if this waits for it; else make "
     "this code cheaper.",
     "While this thread ran code or waited, another one ran operators.",
-    lambda it: it.is_code and it.is_accompanied,
+    lambda it: it.is_code and " while thread " in it.most.label,
 )
 
 

@@ -66,22 +66,28 @@ def _memory(graph: TraceGraph) -> Section:
     return Section("memory", "Memory", "What PyTorch's allocators hold, by device.", (panel,))
 
 
-def _quality(summary: Summary) -> Section:
-    """Section on the quality of the trace."""
-    checks = summary.quality.sort_values("verdict", key=lambda one: one == "good", kind="stable")
-    attached, repairs = summary.trace.attached, summary.harmless_repairs
-    panels = (
-        Panel("checks", checks, answers.QUALITY, "Checks"),
-        Panel("attached", attached, frames.ATTACHED, "Files attached to the trace"),
-        Panel("repairs", repairs, frames.REPAIRS, "Repairs of the file"),
-    )
-    intro = "What the trace shows, what it does not, and how to record it."
-    return Section("quality", "Quality", intro, panels, checks_in_words(summary.quality))
-
-
-def checks_in_words(quality: pd.DataFrame) -> str:
-    """How many checks are good."""
-    return f"{int((quality['verdict'] == 'good').sum())} of {len(quality)} checks good"
+def _quality(summary: Summary | JobSummary) -> Section:
+    """Section on the quality of a trace; or of those of a job, and their clocks."""
+    quality = summary.quality
+    if isinstance(summary, JobSummary):
+        heading = "Clocks relative to the first rank"
+        panels = (
+            Panel("checks", summary.weak_by_check, answers.QUALITY, "Weak checks"),
+            Panel("clocks", summary.job.clocks, job_answers.CLOCKS, heading),
+            Panel("failures", summary.failures, frames.FAILURES, "Left out"),
+        )
+        intro = "What the traces do not show, and how well their clocks could be aligned."
+    else:
+        checks = quality.sort_values("verdict", key=lambda one: one == "good", kind="stable")
+        attached, repairs = summary.trace.attached, summary.harmless_repairs
+        panels = (
+            Panel("checks", checks, answers.QUALITY, "Checks"),
+            Panel("attached", attached, frames.ATTACHED, "Files attached to the trace"),
+            Panel("repairs", repairs, frames.REPAIRS, "Repairs of the file"),
+        )
+        intro = "What the trace shows, what it does not, and how to record it."
+    fact = f"{int((quality['verdict'] == 'good').sum())} of {len(quality)} checks good"
+    return Section("quality", "Quality", intro, panels, fact)
 
 
 def rank_sections(summary: Summary, devices: pd.DataFrame) -> Iterator[Section]:
@@ -159,18 +165,6 @@ def _kernels(by_rank: pd.DataFrame) -> Section:
     return kernels_section(whole, drawn(plots.kernels_across_ranks, by_rank, longest))
 
 
-def _quality_of_job(summary: JobSummary) -> Section:
-    """Section on the quality of the traces and their clocks."""
-    heading = "Clocks relative to the first rank"
-    panels = (
-        Panel("checks", summary.weak_by_check, answers.QUALITY, "Weak checks"),
-        Panel("clocks", summary.job.clocks, job_answers.CLOCKS, heading),
-        Panel("failures", summary.failures, frames.FAILURES, "Left out"),
-    )
-    intro = "What the traces do not show, and how well their clocks could be aligned."
-    return Section("quality", "Quality", intro, panels, checks_in_words(summary.quality))
-
-
 def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
     """Yield the sections of the page of a job."""
     found, over_time = asked.by_rank, asked.over_time
@@ -202,4 +196,4 @@ def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
         intro = f"{section.intro}{some}".strip() if n_shown < n_ranks else section.intro
         yield replace(section, intro=intro)
     yield launches_section(over_time, origin_ns, rank=rank)
-    yield _quality_of_job(summary)
+    yield _quality(summary)

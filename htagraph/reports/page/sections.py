@@ -15,7 +15,6 @@ import pandas as pd
 
 from htagraph.arrays.codes import largest
 from htagraph.errors import IncompleteTraceWarning, TraceLimitError
-from htagraph.findings.path import CriticalPath
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.ranks import Work
@@ -229,38 +228,28 @@ _COLUMNS = frames.SEGMENTS.first.split()
 def path_section(summary: Summary | JobSummary) -> Section:
     """Section on the critical path over time."""
     path = summary.path
-    intro = _INTRO + (_INTRO_OF_JOB if isinstance(path, JobPath) else "")
-    panel = _of_job(path) if isinstance(path, JobPath) else _path_section_of_rank(path)
-    return Section("path", "Critical path", intro, (panel,), is_folded=False)
-
-
-def _of_job(path: JobPath) -> Panel:
-    """Panel with the segments of a job, drawn over time and listed longest first."""
-    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
-    return Panel(
-        "job-path",
-        longest[["rank", *_COLUMNS]],
-        frames.JOB_SEGMENTS,
-        figure=drawing(plots.job_path_timeline, path),
-        segments=tuple(longest.index[:KEPT_ROWS].tolist()),
-        verb="path",
-        is_folded=True,
-    )
-
-
-def _path_section_of_rank(path: CriticalPath) -> Panel:
-    """The same of a rank."""
-    rows = largest(path.durations_ns, min(path.n_segments, KEPT_ROWS))
-    return Panel(
-        "critical-path-timeline",
-        path.segments_at(rows)[_COLUMNS],
-        frames.SEGMENTS,
-        figure=drawing(plots.critical_path_timeline, path),
-        n_rows=path.n_segments,
+    if isinstance(path, JobPath):
+        intro, name, schema, n_rows = _INTRO + _INTRO_OF_JOB, "job-path", frames.JOB_SEGMENTS, 0
+        longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
+        listed, rows = longest[["rank", *_COLUMNS]], longest.index[:KEPT_ROWS]
+        figure = drawing(plots.job_path_timeline, path)
+    else:
+        intro, name, schema = _INTRO, "critical-path-timeline", frames.SEGMENTS
+        n_rows = path.n_segments
+        rows = largest(path.durations_ns, min(n_rows, KEPT_ROWS))
+        listed = path.segments_at(rows)[_COLUMNS]
+        figure = drawing(plots.critical_path_timeline, path)
+    panel = Panel(
+        name,
+        listed,
+        schema,
+        figure=figure,
+        n_rows=n_rows,
         segments=tuple(rows.tolist()),
         verb="path",
         is_folded=True,
     )
+    return Section("path", "Critical path", intro, (panel,), is_folded=False)
 
 
 def help_section(summary: Summary | JobSummary) -> Section:
