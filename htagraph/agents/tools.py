@@ -475,19 +475,8 @@ def _head(run: TraceGraph | Job) -> dict[str, Any]:
 TOOLS: dict[str, type[Tool]] = {
     tool.name: tool
     for tool in (
-        *(
-            CapturesTool,
-            VerdictTool,
-            PathTool,
-            WhyTool,
-            QueryTool,
-            SqlTool,
-            KernelsTool,
-            WhatIfTool,
-            DiffTool,
-            HangTool,
-        ),
-        *(QuestionsTool, AskTool),
+        *(CapturesTool, VerdictTool, PathTool, WhyTool, QueryTool, SqlTool, KernelsTool),
+        *(WhatIfTool, DiffTool, HangTool, QuestionsTool, AskTool),
     )
 }
 """The tools by name, in the order in which clients list them."""

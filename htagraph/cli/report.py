@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -31,6 +30,7 @@ from htagraph.cli.tables import (
     print_paragraphs,
     print_titled,
     print_verdict,
+    write_document,
 )
 from htagraph.errors import QueryError
 from htagraph.job.opened import is_too_large
@@ -38,7 +38,6 @@ from htagraph.model.colors import COLORS
 from htagraph.model.kinds import bound_in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
-from htagraph.readers.captures import CaptureName
 from htagraph.readers.memory_need import free_bytes, needed_bytes
 from htagraph.reports.markdown import (
     job_tables,
@@ -50,7 +49,6 @@ from htagraph.reports.markdown import (
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.run.compiled import Compiled, LoadOptions
-from htagraph.writers.output_file import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +114,11 @@ def report(
             "--no-files conflicts with --out and --open.", hint="leave out one of them."
         )
     source = given(paths, rank, capture, beside)
-    captures = _captures(source, has_file=out is not None or bool(json_file))
+    captures = source.captures
+    if len(captures) > 1 and (out is not None or json_file):
+        raise QueryError(
+            "--out and --json write one report, not one per capture.", hint="give --capture N."
+        )
     reading = LoadOptions(stacks=stacks, infer=infer)
     if not window and not source.is_job and is_too_large(file := source.file(captures[-1])):
         has_files = out is not None or open_page
@@ -131,11 +133,7 @@ def report(
                 if out is not None:
                     origin.check(out)
                 found = source.opened(number, reading, window, executor)
-                summary = (
-                    _trace_summary(found, window)
-                    if isinstance(found, Compiled)
-                    else _job_summary(windowed(found, window), source.name, has_page=files)
-                )
+                summary = _summary(found, window, source.name, has_page=files)
             if json_file != "-":
                 _print(summary, tables=tables, quiet=quiet)
             written: dict[str, Path] = {}
@@ -152,16 +150,6 @@ def report(
             _print_next(summary, written, source, window, tables=tables, quiet=quiet)
         if open_page:
             _open(written)
-
-
-def _captures(source: Source, *, has_file: bool) -> list[CaptureName]:
-    """The captures to report on: one if its file has a name."""
-    captures = source.captures
-    if len(captures) > 1 and has_file:
-        raise QueryError(
-            "--out and --json write one report, not one per capture.", hint="give --capture N."
-        )
-    return captures
 
 
 def _report_parts(
@@ -194,7 +182,7 @@ def _report_parts(
         }
         facts = {"n_steps": found.n_steps, "n_parts": found.n_parts}
         document = {"verdict": str(found).split("\n"), **facts, **tables}
-        if _write_document(document, json_file) is None:
+        if write_document(document, json_file) is None:
             return
     console = output()
     console.print(path.name, style="bold", markup=False)
@@ -214,25 +202,23 @@ def _report_parts(
     aside.print(f"\nOne step with all files: {step}", style="dim", markup=False)
 
 
-def _trace_summary(found: Compiled, window: str) -> Summary:
-    """What limits a trace."""
-    begin_stage("Finding the critical path")
-    summary = Summary.of(*found, window)
-    begin_stage("Finding what limits it")
-    returns_memory()
-    _ = summary.verdict
-    return summary
+def _summary(
+    found: Compiled | Job, window: str, name: str, *, has_page: bool
+) -> Summary | JobSummary:
+    """What limits a trace or a job."""
+    summary: Summary | JobSummary
+    if isinstance(found, Compiled):
+        begin_stage("Finding the critical path")
+        summary = Summary.of(*found, window)
+        returns_memory()
+    else:
+        from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only jobs
+        from htagraph.reports.report import page_work  # noqa: PLC0415  deferred: only for pages
 
-
-def _job_summary(job: Job, name: str, *, has_page: bool) -> JobSummary:
-    """What limits a job."""
-    from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only for jobs
-    from htagraph.reports.report import page_work  # noqa: PLC0415  deferred: only for pages
-
-    begin_stage("Finding the path across ranks")
-    also = page_work(len(job)) if has_page else ()
-    summary = JobSummary.of_answering(job, name, also)
-    _ = summary.path
+        job = windowed(found, window)
+        begin_stage("Finding the path across ranks")
+        summary = JobSummary.of_answering(job, name, page_work(len(job)) if has_page else ())
+        _ = summary.path
     begin_stage("Finding what limits it")
     _ = summary.verdict
     return summary
@@ -255,19 +241,8 @@ def _write_json(summary: Summary | JobSummary, json_file: str, written: dict[str
         return
     from htagraph.reports.json_document import json_document  # noqa: PLC0415  only for JSON
 
-    if file := _write_document(json_document(summary, written), json_file):
+    if file := write_document(json_document(summary, written), json_file):
         written["json"] = file
-
-
-def _write_document(document: dict[str, Any], json_file: str) -> Path | None:
-    """Write a document as JSON, or print it for `-`; the file, None if printed."""
-    text = json.dumps(document, indent=2, default=str) + "\n"
-    if json_file == "-":
-        typer.echo(text, nl=False)
-        return None
-    file = Path(json_file)
-    write_text(file, text)
-    return file
 
 
 def _open(written: dict[str, Path]) -> None:

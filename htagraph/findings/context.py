@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from htagraph.explain.default_window import step_in_words
 from htagraph.findings.light import Light
-from htagraph.findings.verdict import Evidence
+from htagraph.findings.verdict import Evidence, Fix
 from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.memory_frees import FreesWithin, frees_within_operators
 from htagraph.lookup.programs import (
@@ -350,15 +350,6 @@ class Seen:
         return re.search(pattern, self.most.name) is not None
 
 
-class Advice(NamedTuple):
-    """What to do about a cause."""
-
-    do: str  # A sentence that begins with a verb, of at most `LENGTH` characters
-    why: str = ""  # A sentence; empty if what to do says it all
-    # What it does to the run, to be replayed; None if no change is just that
-    change: Change | None = None
-
-
 @dataclass(frozen=True)
 class Rule:
     """Something to do, why, when that makes sense, and the change to the run that it is."""
@@ -368,7 +359,7 @@ class Rule:
     when: Callable[[Seen], bool] = lambda _: True  # By default always
     change: Callable[[Seen], Change | None] | None = None  # By default none
 
-    def advice(self, seen: Seen) -> Advice:
+    def advice(self, seen: Seen) -> Fix:
         """What it says of a finding."""
         change = self.change(seen) if self.change is not None else None
-        return Advice(self.do.format(it=seen), self.why, change)
+        return Fix(self.do.format(it=seen), self.why, change)

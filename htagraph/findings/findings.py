@@ -117,8 +117,7 @@ _LINE_WIDTH = 80
 def advice_off_path(run: Context, window_ns: int, cause: Cause, cost_ns: int) -> Fix:
     """What to do about a cause that the critical path does not run through."""
     none = Evidence("", "", "", -1, "", 0, "", 0)
-    advice = advice_on(Seen(cause, run, none, "", path_ns=0, cost_ns=cost_ns, window_ns=window_ns))
-    return Fix(*advice)
+    return advice_on(Seen(cause, run, none, "", path_ns=0, cost_ns=cost_ns, window_ns=window_ns))
 
 
 def roof_in_words(light: Light) -> str:
@@ -259,7 +258,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         last_step=steps[-1] if steps else "",
         parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
         evidence=evidence,
-        fix=Fix(*advice_on(seen)),
+        fix=advice_on(seen),
         to_record=recording_advice(seen),
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
         if ranks is not None

@@ -23,7 +23,6 @@ from htagraph.findings.rules import CHECK_HOST
 from htagraph.findings.side_by_side import completed
 from htagraph.findings.verdict import (
     Finding,
-    Fix,
     Verdict,
     no_verdict,
     ordered,
@@ -197,7 +196,7 @@ def _on_machine(path: JobPath, finding: Finding) -> Finding:
     is_row = ranks == list(range(ranks[0], ranks[-1] + 1))
     which = f"ranks {ranks[0]} to {ranks[-1]}" if is_row else human_count(len(ranks), "rank")
     title = f"Host {host} ({which}) is late"
-    return replace(finding, title=title, fix=Fix(*CHECK_HOST))
+    return replace(finding, title=title, fix=CHECK_HOST)
 
 
 def _lost_share_by_rank(path: JobPath) -> dict[int, float]:

@@ -367,18 +367,6 @@ def overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """Time in which each device computes, communicates, or does both.
 
     One row per device that has work in the trace.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     stream 7 |[gemm  ]
-    ...     stream 9 |    [ncclK  ]
-    ... '''))
-    >>> overlap(dag, dag.span)[["compute_ns", "communication_ns", "overlap_ns", "exposed_ns"]]
-       compute_ns  communication_ns  overlap_ns  exposed_ns
-    0        8000              9000        4000        5000
     """
     devices, found = devices_of(dag), device_states(dag, window)
     code = np.searchsorted(devices, found.group)
