@@ -93,13 +93,7 @@ class Tool(BaseModel):
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Self:
-        """The tool with the arguments of a client. Null stands for an absent argument.
-
-        Raises
-        ------
-        QueryError
-            If an argument is missing, unknown, or not valid.
-        """
+        """The tool with the arguments of a client. Null stands for an absent argument."""
         given = {name: value for name, value in arguments.items() if value is not None}
         try:
             return cls.model_validate(given)

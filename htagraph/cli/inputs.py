@@ -261,16 +261,8 @@ class Source:
 
     def chosen(self, capture: CaptureName = "latest") -> Chosen:
         """The traces of a capture, or that of the requested rank."""
-        if capture not in self._chosen:
-            self._chosen[capture] = self._choose(capture)
-        return self._chosen[capture]
-
-    @cached_property
-    def _chosen(self) -> dict[CaptureName, Chosen]:
-        return {}
-
-    def _choose(self, capture: CaptureName) -> Chosen:
-        """The same, found."""
+        if capture in self._chosen:
+            return self._chosen[capture]
         if len(self._files) == 1 and capture == "latest":
             files = Chosen(self._files, {}, "")
         elif capture == "latest" and (traces := self._one_job):
@@ -278,12 +270,17 @@ class Source:
         else:
             where = self.given[0] if len(self.given) == 1 else "the list of files"
             files = of_capture(self.found, where, capture)
-        if self.rank is None:
-            return files
-        by_rank = self._by_rank(files.paths)
-        if self.rank not in by_rank:
-            raise RankNotFoundError(self.rank, by_rank)
-        return files._replace(paths=[by_rank[self.rank]])
+        if self.rank is not None:
+            by_rank = self._by_rank(files.paths)
+            if self.rank not in by_rank:
+                raise RankNotFoundError(self.rank, by_rank)
+            files = files._replace(paths=[by_rank[self.rank]])
+        self._chosen[capture] = files
+        return files
+
+    @cached_property
+    def _chosen(self) -> dict[CaptureName, Chosen]:
+        return {}
 
     @property
     def _one_job(self) -> list[Path]:

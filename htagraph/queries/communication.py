@@ -3,11 +3,8 @@
 Kernels whose launch was not captured are left out: not every rank has recorded them. The operation
 of a kernel is in its metadata, else in that of the operator above its launch, else in the
 annotation ``nccl:…`` above its launch, else in its name. Only an annotation tells whether a
-``SendRecv`` kernel is an all-to-all or a send. `lookup.library_collectives` has libraries that
-record nothing (DeepEP, NVSHMEM, custom all-reduces).
-
-Host backends (gloo) have no kernels: the collective is the range of the worker, launched by the
-operator that handed it off.
+``SendRecv`` kernel is an all-to-all or a send. Host backends (gloo) have no kernels: the collective
+is the range of the worker, launched by the operator that handed it off.
 """
 
 from __future__ import annotations

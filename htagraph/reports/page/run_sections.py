@@ -136,13 +136,11 @@ def _late(summary: JobSummary) -> Section:
 def _pipeline(summary: JobSummary) -> Section:
     """Section on a pipeline; empty if there is none."""
     job = summary.job
-    figure, savings = (
-        drawing(plots.pipeline_schedule, job.pipeline_schedule()),
-        "What is slow in it",
-    )
+    figure = drawing(plots.pipeline_schedule, job.pipeline_schedule())
+    slow = "What is slow in it"
     panels = (
         Panel("pipeline", job.pipeline(), job_answers.PIPELINE, figure=figure),
-        Panel("pipeline-savings", job.pipeline_savings(), job_answers.PIPELINE_SAVINGS, savings),
+        Panel("pipeline-savings", job.pipeline_savings(), job_answers.PIPELINE_SAVINGS, slow),
     )
     intro = (
         "What each rank did for which micro-batch, and where it waited. Each saving is that of a "

@@ -27,7 +27,7 @@ from htagraph.reports.plots.style import (
     no_figure,
     of_frame,
     percent,
-    series_marker,
+    series_style,
     time_axis,
 )
 
@@ -91,12 +91,11 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
         "hovertemplate": f"%{{y}}, collective %{{x}}: waits %{{z:.4~g}} {unit.name}<extra></extra>",
     }
     axis = {"title": {"text": "collective, in order of time"}, "showgrid": False}
-    figure = new_figure([heat], title, rows=min(max(len(ranks), 3), _MAX_ROWS), xaxis=axis)
     some = f"The {len(ranks)} of {len(every):,} ranks that keep others waiting longest."
     many = f"Each column is {joined} collectives and shows the longest wait."
     notes = [some] * (len(ranks) < len(every)) + [many] * (joined > 1)
-    figure.layout["meta"] = {"note": " ".join(notes)}
-    return figure
+    rows = min(max(len(ranks), 3), _MAX_ROWS)
+    return new_figure([heat], title, rows=rows, xaxis=axis, note=" ".join(notes))
 
 
 @of_frame(answers.KERNEL_BREAKDOWN, "rank")
@@ -138,7 +137,7 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
             "name": f"rank {rank}" if rank != "ranks" else "ranks",
             "x": part["ratio"],
             "y": part["row"],
-            "marker": {"size": 9, "opacity": 0.9, **series_marker(place)},
+            "marker": {"size": 9, "opacity": 0.9, **series_style(place, "symbol")},
             "customdata": [
                 f"rank {one}: {human_duration(mean)} on average"
                 for one, mean in zip(part["rank"].tolist(), part["mean_ns"].tolist(), strict=True)

@@ -261,7 +261,7 @@ def timeline(graph: TraceGraph, *, max_marks: int = _MAX_MARKS) -> Drawing:
         xaxis=time_axis(unit, window.dur_ns),
         shapes=step_lines(find_steps(dag.events)["start_ns"], window, unit),
         dragmode="zoom",
-        meta={"note": note.strip()},
+        note=note.strip(),
     )
 
 

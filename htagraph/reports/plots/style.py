@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from html import escape
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -42,8 +42,10 @@ CAUSE_COLORS = {
 wait for an event has its own hatch: a host's wait has the color, too.
 """
 
-_DASHES = ("solid", "dash", "dot", "dashdot")
-_SYMBOLS = ("circle", "square", "diamond", "cross")
+_STYLES = {
+    "dash": ("solid", "dash", "dot", "dashdot"),
+    "symbol": ("circle", "square", "diamond", "cross"),
+}
 
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
 _ROW_PX, _FRAME_PX, _EMPTY_PX = 34, 120, 120
@@ -151,19 +153,12 @@ def color_of(colors: dict[str, Color], name: str) -> Color:
     return colors.get(name, IDLE)
 
 
-def series_line(place: int) -> dict[str, Any]:
-    """Color and dash of the line of one of several ranks, streams or kernels."""
+def series_style(place: int, by: Literal["dash", "symbol"] = "dash") -> dict[str, Any]:
+    """Color and dash of the line, or symbol of the dots, of one of several ranks or streams."""
+    styles = _STYLES[by]
     return {
         "color": SERIES[place % len(SERIES)],
-        "dash": _DASHES[place // len(SERIES) % len(_DASHES)],
-    }
-
-
-def series_marker(place: int) -> dict[str, Any]:
-    """Color and symbol of the dots of one of several ranks."""
-    return {
-        "color": SERIES[place % len(SERIES)],
-        "symbol": _SYMBOLS[place // len(SERIES) % len(_SYMBOLS)],
+        by: styles[place // len(SERIES) % len(styles)],
     }
 
 
@@ -291,9 +286,13 @@ def new_figure(
     *,
     rows: int = 0,
     height: int = 320,
+    note: str | None = None,
     **layout: Any,  # noqa: ANN401
 ) -> Drawing:
-    """Figure in the style of the report; `rows` of horizontal bars, if any, decide the height."""
+    """Figure in the style of the report; `rows` of horizontal bars, if any, decide the height.
+
+    `note`: what was joined or left out.
+    """
     legend = {
         "orientation": "h",
         "y": 1.0,
@@ -334,6 +333,8 @@ def new_figure(
             if isinstance(own.get(name), dict) and isinstance(value, dict)
             else value
         )
+    if note is not None:
+        own["meta"] = {"note": note}
     return Drawing(list(traces), own)
 
 
