@@ -59,7 +59,7 @@ VERBS = {
 """Each is a function of this package, in a module of its name or of `HOMES`; here, in one line."""
 
 HOMES = dict.fromkeys(("dot", "repair", "hang", "mcp"), "verbs")
-HOMES |= {"why": "path", "query": "rows", "sql": "rows"}
+HOMES |= {"why": "path", "query": "rows", "sql": "rows", "warm": "demo"}
 
 _LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"])
 """Arguments that only list the verbs."""

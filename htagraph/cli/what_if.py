@@ -40,8 +40,7 @@ from htagraph.reports.prediction import (
     ranks_of,
     readings_of,
 )
-from htagraph.reports.summary import Summary
-from htagraph.reports.what_helps import UNCHANGED
+from htagraph.reports.summary import UNCHANGED, Summary
 from htagraph.run.compiled import Compiled, LoadOptions
 
 _N_PARTS = 5

@@ -350,13 +350,19 @@ class Seen:
         return re.search(pattern, self.most.name) is not None
 
 
+def _always(seen: Seen) -> bool:
+    """Apply always."""
+    del seen
+    return True
+
+
 @dataclass(frozen=True)
 class Rule:
     """Something to do, why, when that makes sense, and the change to the run that it is."""
 
     do: str  # A sentence that begins with a verb; ``{it.n_workers}`` is a fact of `Seen`
     why: str = ""
-    when: Callable[[Seen], bool] = lambda _: True  # By default always
+    when: Callable[[Seen], bool] = _always  # By default always
     change: Callable[[Seen], Change | None] | None = None  # By default none
 
     def advice(self, seen: Seen) -> Fix:

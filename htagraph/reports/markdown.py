@@ -14,8 +14,7 @@ from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
 from htagraph.replay.change_options import options_of
 from htagraph.replay.changes import without
-from htagraph.reports.summary import Summary
-from htagraph.reports.what_helps import ALONE
+from htagraph.reports.summary import ALONE, Summary
 from htagraph.writers.cells import human_frame
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from htagraph.model.units import human_duration, human_percent
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.rehearsal import Saving
 from htagraph.reports.json_document import records
-from htagraph.reports.what_helps import clocks_in_words
+from htagraph.reports.summary import clocks_in_words
 
 PREDICTION_SCHEMA = "htagraph.what_if"
 PREDICTION_VERSION = 1

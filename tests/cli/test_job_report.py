@@ -17,7 +17,7 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.page.sections import help_section
-from htagraph.reports.what_helps import NOT_REPLAYED
+from htagraph.reports.summary import NOT_REPLAYED
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 

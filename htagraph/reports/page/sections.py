@@ -28,8 +28,7 @@ from htagraph.reports.markdown import lost_slots
 from htagraph.reports.page.html_tables import KEPT_ROWS
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.plots.drawing import drawing
-from htagraph.reports.summary import Summary
-from htagraph.reports.what_helps import ALONE, NOT_MATCHED, NOT_REPLAYED, UNCHANGED
+from htagraph.reports.summary import ALONE, NOT_MATCHED, NOT_REPLAYED, UNCHANGED, Summary
 from htagraph.run.graph import TraceGraph
 
 _MAX_RANKS = 16
