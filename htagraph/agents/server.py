@@ -13,6 +13,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
@@ -131,6 +132,22 @@ def serve(root: Path) -> None:
     desk.session.clear()
 
 
+@dataclass
+class _Progress:
+    """When a client last got a progress report on a call."""
+
+    start_s: float
+    elapsed_s: float = 0.0
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is time for another report."""
+        elapsed_s = now_s - self.start_s
+        if elapsed_s - self.elapsed_s < _REPORTS_EVERY_S:
+            return False
+        self.elapsed_s = elapsed_s
+        return True
+
+
 async def _serve(desk: Desk) -> None:
     """Answer the requests of one client."""
     tools = [
@@ -154,17 +171,14 @@ async def _serve(desk: Desk) -> None:
     ) -> types.CallToolResult:
         """Answer a call in a thread, so that it can be cancelled and the server keeps listening."""
         abandoned = Event()
-        started_s = reported_s = time.monotonic()
+        reports = _Progress(time.monotonic())
 
         def report(doing: str) -> None:
             """Report progress now and then, in seconds since the call."""
-            nonlocal reported_s
-            now_s = time.monotonic()
-            if now_s - reported_s < _REPORTS_EVERY_S:
+            if not reports.is_due(time.monotonic()):
                 return
-            reported_s = now_s
             try:
-                from_thread.run(context.session.report_progress, now_s - started_s, None, doing)
+                from_thread.run(context.session.report_progress, reports.elapsed_s, None, doing)
             except Exception:  # noqa: BLE001  the client has gone, or the call was cancelled
                 raise AbandonedError from None
 
