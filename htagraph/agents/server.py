@@ -29,8 +29,7 @@ from mcp.server.stdio import stdio_server
 from htagraph import __version__
 from htagraph.agents.documents import as_json, plain
 from htagraph.agents.target import Root, Session
-from htagraph.agents.tool import Tool
-from htagraph.agents.tools import TOOLS
+from htagraph.agents.tools import TOOLS, Tool
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError, one_of
 from htagraph.model.progress import Progress, begin_stage, listening
 

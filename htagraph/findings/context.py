@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from htagraph.explain.default_window import step_in_words
-from htagraph.findings.light import Light
 from htagraph.findings.verdict import Evidence, Fix
 from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.memory_frees import FreesWithin, frees_within_operators
@@ -67,6 +66,17 @@ _LOW = re.compile(
 )
 """Names of kernels that compute with 16 bits or fewer."""
 _FULL = re.compile(r"sgemm|scudnn|[sd]gemv|tf32|f32f32|_f32|[<, ]float[,> ]|[<, ]double[,> ]|_SB_")
+
+
+class Light(NamedTuple):
+    """The operator that most would be gained by at its roof; or that little is left to gain."""
+
+    operator: str = ""  # With its shapes, as `at_roof` takes it; empty if none is worth naming
+    # Share of the roof that it reaches; without an operator, that all of them reach; 0 if unknown
+    roof_share: float = 0.0
+    limit: str = ""  # The operator's roof, in words
+    # TF32 for products that run in FP32 would save more, and is not allowed
+    wants_tf32: bool = False
 
 
 @dataclass(frozen=True)

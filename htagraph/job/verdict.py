@@ -17,10 +17,10 @@ from htagraph.findings.findings import (
     Told,
     advice_off_path,
     charged,
+    completed,
     costs_by_cause,
 )
 from htagraph.findings.rules import CHECK_HOST
-from htagraph.findings.side_by_side import completed
 from htagraph.findings.verdict import (
     Finding,
     Verdict,
