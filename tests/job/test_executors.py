@@ -23,8 +23,7 @@ from htagraph.job.executors import IsolatedProcesses, Workers, failure_in_words
 from htagraph.job.loading import load_job
 from htagraph.model.progress import Progress, listening
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.run_sections import job_sections
-from htagraph.reports.page.sections import RankAnswers, job_page_work
+from htagraph.reports.page.sections import RankAnswers, job_page_work, job_sections
 from htagraph.run.graph import TraceGraph
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job

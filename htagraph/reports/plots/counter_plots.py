@@ -14,9 +14,10 @@ from htagraph.model.arrays import F64, I64
 from htagraph.model.units import human_count, human_duration, human_number
 from htagraph.model.window import Window
 from htagraph.reports.answers import EMPTY_ANSWERS
-from htagraph.reports.plots.drawing import Drawing, Line, thin_line
-from htagraph.reports.plots.style import (
+from htagraph.reports.plots.drawing import (
     BOUND_COLORS,
+    Drawing,
+    Line,
     TimeUnit,
     durations_axis,
     label,
@@ -26,6 +27,7 @@ from htagraph.reports.plots.style import (
     series_style,
     step_lines,
     stepped,
+    thin_line,
     time_axis,
     track_labels,
     translucent,

@@ -16,11 +16,11 @@ from htagraph.model.kinds import in_words
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_duration
 from htagraph.reports.markdown import share_of_all
-from htagraph.reports.plots.drawing import Drawing
-from htagraph.reports.plots.style import (
+from htagraph.reports.plots.drawing import (
     BOUND_COLORS,
     CAUSE_COLORS,
     CLASS_COLORS,
+    Drawing,
     TimeUnit,
     bars,
     color_of,

@@ -15,10 +15,10 @@ from htagraph.model.job_answers import PIPELINE_SCHEDULE
 from htagraph.model.kinds import Bound
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
-from htagraph.reports.plots.drawing import Drawing
-from htagraph.reports.plots.style import (
+from htagraph.reports.plots.drawing import (
     BOUND_COLORS,
     LEGIBLE_PX,
+    Drawing,
     TimeUnit,
     hatched,
     label,

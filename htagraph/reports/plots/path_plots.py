@@ -18,9 +18,10 @@ from htagraph.model.colors import SERIES, Color
 from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
-from htagraph.reports.plots.drawing import Blocks, Drawing, thin_path
-from htagraph.reports.plots.style import (
+from htagraph.reports.plots.drawing import (
     BOUND_COLORS,
+    Blocks,
+    Drawing,
     TimeUnit,
     bars,
     block_bars,
@@ -34,6 +35,7 @@ from htagraph.reports.plots.style import (
     of_path,
     percent,
     step_lines,
+    thin_path,
     time_axis,
 )
 from htagraph.reports.summary import time_by_step
