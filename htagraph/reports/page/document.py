@@ -42,7 +42,7 @@ from htagraph.reports.page.parts import (
     shell_path,
     write_html,
 )
-from htagraph.reports.page.sections import RankAnswers, job_sections, rank_sections
+from htagraph.reports.page.sections import job_sections, rank_answers, rank_sections
 from htagraph.reports.plots.drawing import Drawing, as_json
 from htagraph.reports.summary import Summary
 
@@ -114,9 +114,9 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
     """
     returns_memory()
     if isinstance(summary, JobSummary):
-        asked = RankAnswers.of(summary)
+        answered = rank_answers(summary)
         start_ns, devices = summary.path.start_ns, summary.devices
-        inferences, made = asked.by_rank["inferences"], job_sections(summary, asked)
+        inferences, made = answered[1]["inferences"], job_sections(summary, answered)
     else:
         graph = summary.graph
         start_ns, devices = graph.interval.start_ns, graph.temporal_breakdown()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,23 +106,17 @@ def answers_of(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
     }
 
 
-@dataclass(frozen=True)
-class RankAnswers:
-    """Answers of the ranks that a page shows."""
+def rank_answers(summary: JobSummary) -> tuple[list[int], Frames, Frames]:
+    """The ranks that a page shows, their answers by question, and those over time of the main one.
 
-    ranks: tuple[int, ...]  # All, or those with most of the path and the latest
-    by_rank: Frames  # By question, with a column ``rank``, in common time
-    over_time: Frames  # Of the rank with most of the path, in common time
-
-    @classmethod
-    def of(cls, summary: JobSummary) -> RankAnswers:
-        """Ask them."""
-        job, main_rank = summary.job, summary.main_rank
-        ranks = sorted(summary.ranks_by_interest()[:_MAX_RANKS])
-        over_time = job.map({main_rank: _over_time})[main_rank]
-        start_ns = summary.path.start_ns
-        moved = {name: _moved(frame, start_ns) for name, frame in over_time.items()}
-        return cls(tuple(ranks), answers_of(job, ranks), moved)
+    These are all ranks, or those with most of the path and the latest. Times are common time.
+    """
+    job, main_rank = summary.job, summary.main_rank
+    ranks = sorted(summary.ranks_by_interest()[:_MAX_RANKS])
+    over_time = job.map({main_rank: _over_time})[main_rank]
+    start_ns = summary.path.start_ns
+    moved = {name: _moved(frame, start_ns) for name, frame in over_time.items()}
+    return ranks, answers_of(job, ranks), moved
 
 
 def drawn(
@@ -312,14 +306,6 @@ def _speed_of_light(summary: Summary) -> Section:
     return Section(name, title, intro, panels if len(gains) else ())
 
 
-def _memory(graph: TraceGraph) -> Section:
-    """Section on memory over time."""
-    frame = graph.memory_timeline()
-    largest = frame.sort_values("allocated", ascending=False, kind="stable")
-    panel = drawn(plots.memory_timeline, frame, largest, origin_ns=graph.interval.start_ns)
-    return Section("memory", "Memory", "What PyTorch's allocators hold, by device.", (panel,))
-
-
 def _quality(summary: Summary | JobSummary) -> Section:
     """Section on the quality of a trace; or of those of a job, and their clocks."""
     quality = summary.quality
@@ -360,7 +346,10 @@ def rank_sections(summary: Summary, devices: pd.DataFrame) -> Iterator[Section]:
     if len(devices):
         yield _speed_of_light(summary)
     yield launches_section(over_time, origin_ns)
-    yield _memory(graph)
+    frame = graph.memory_timeline()
+    most = frame.sort_values("allocated", ascending=False, kind="stable")
+    panel = drawn(plots.memory_timeline, frame, most, origin_ns=origin_ns)
+    yield Section("memory", "Memory", "What PyTorch's allocators hold, by device.", (panel,))
     yield _quality(summary)
 
 
@@ -417,11 +406,13 @@ def _kernels(by_rank: pd.DataFrame) -> Section:
     return kernels_section(whole, drawn(plots.kernels_across_ranks, by_rank, longest))
 
 
-def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
-    """Yield the sections of the page of a job."""
-    found, over_time = asked.by_rank, asked.over_time
+def job_sections(
+    summary: JobSummary, answered: tuple[list[int], Frames, Frames]
+) -> Iterator[Section]:
+    """Yield the sections of the page of a job, given its `rank_answers`."""
+    ranks, found, over_time = answered
     rank, origin_ns = summary.main_rank, summary.path.start_ns
-    n_shown, n_ranks = len(asked.ranks), len(summary.job)
+    n_shown, n_ranks = len(ranks), len(summary.job)
     shown = human_count(n_shown, "rank")
     some = f" Shown: the {shown} with most of the path, of {n_ranks:,}."
     yield path_section(summary)

@@ -240,7 +240,9 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Drawing:
     start_ns, dur_ns = int(acts["begin_ns"].min()), int(length[number])
     unit = TimeUnit.fitting(dur_ns)
     ranks = acts.groupby("rank").agg(
-        replica=("replica", "first"), stage=("stage", "min"), own=("stage", _listed)
+        replica=("replica", "first"),
+        stage=("stage", "min"),
+        own=("stage", lambda one: ", ".join(map(str, sorted(set(one.tolist()))))),
     )
     ranks = ranks.sort_values(["replica", "stage"])
     row = pd.Series(np.arange(len(ranks)), index=ranks.index)
@@ -301,8 +303,3 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Drawing:
         xaxis=time_axis(unit, dur_ns, "common time"),
         dragmode="zoom",
     )
-
-
-def _listed(stages: pd.Series[int]) -> str:
-    """Stages in words."""
-    return ", ".join(map(str, sorted(set(stages.tolist()))))
