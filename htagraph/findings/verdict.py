@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from htagraph.model.kinds import Cause
 from htagraph.model.labels import printable
@@ -707,24 +707,6 @@ def _document(card: Card, *, is_card: bool) -> dict[str, Any]:
             for item in one.evidence
         ],
     }
-
-
-class Judged(Protocol):
-    """A path on whose window there is a verdict: of a rank, or of a job."""
-
-    @property
-    def window_name(self) -> str: ...  # noqa: D102
-
-    @property
-    def dur_ns(self) -> int: ...  # noqa: D102
-
-    @property
-    def n_steps(self) -> int: ...  # noqa: D102
-
-
-def no_verdict(path: Judged, why: str, *, is_job: bool = False) -> Verdict:
-    """A verdict that is withheld, and why."""
-    return Verdict((), why, path.window_name, path.dur_ns, path.n_steps, is_job)
 
 
 def ordered(found: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -21,7 +21,7 @@ from htagraph.findings.findings import (
     roof_in_words,
 )
 from htagraph.findings.path import CriticalPath
-from htagraph.findings.verdict import Verdict, no_verdict
+from htagraph.findings.verdict import Verdict
 from htagraph.lookup.damage import (
     LOST_LIMIT,
     damage_of,
@@ -140,7 +140,8 @@ def find_bounds(path: CriticalPath, *, costs: pd.DataFrame | None = None) -> Ver
     if lost > LOST_LIMIT:
         part = longest_whole_part(damage, path.window)
         command = _command_for(path, part if _is_worth(part, path) else None)
-        verdict = no_verdict(path, f"{lost_in_words(lost)} {command}")
+        why = f"{lost_in_words(lost)} {command}"
+        verdict = Verdict((), why, path.window_name, path.dur_ns, path.n_steps)
     else:
         verdict = _bounds(path, costs, damage)
     return replace(verdict, damage=damage_in_words(damage))
@@ -154,7 +155,7 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None, damage: Sequence[Dam
         damage, has_device=has_device, uses_device=bool(context.api or events.device_names)
     ) or too_little(path.attributed_labels, len(events), has_device=has_device)
     if few:
-        return no_verdict(path, few)
+        return Verdict((), few, path.window_name, path.dur_ns, path.n_steps)
     found = path.excerpt.scaled(path.trials.causes) if costs is None else costs
     labels = path.attributed_labels
     compute_ns = int(labels.loc[labels["cause"] == Cause.COMPUTE, "dur_ns"].sum())

@@ -24,7 +24,6 @@ from htagraph.findings.rules import CHECK_HOST
 from htagraph.findings.verdict import (
     Finding,
     Verdict,
-    no_verdict,
     ordered,
     percent,
     within_sentence,
@@ -78,7 +77,7 @@ def find_job_bounds(
         uses_device=any(bool(rank.context.api or rank.device_names) for rank in ranks),
     ) or too_little(path.attributed_time, n_events, has_device=has_device)
     if few:
-        return no_verdict(path, few, is_job=True)
+        return Verdict((), few, path.window_name, path.dur_ns, path.n_steps, is_job=True)
     lost = _lost_share_by_rank(path)
     if sum(lost.values()) > LOST_LIMIT:
         most = max(lost, key=lambda rank: lost[rank])
@@ -86,8 +85,8 @@ def find_job_bounds(
             f"{lost_in_words(sum(lost.values()))} Load the job without rank {most}, which has most "
             "of that; by itself:"
         )
-        command = _report_on(path.timeline.graphs.summaries[most])
-        return no_verdict(path, f"{said} {command}", is_job=True)
+        why = f"{said} {_report_on(path.timeline.graphs.summaries[most])}"
+        return Verdict((), why, path.window_name, path.dur_ns, path.n_steps, is_job=True)
     told = Told(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
@@ -136,7 +135,7 @@ def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
     if len(by_title) > 1 or not firsts:
         command = _report_on(path.timeline.graphs.summaries[min(alone)])
         why = f"{NOTHING_MATCHED} Each by itself: {said}. Rank {min(alone)}: {command}"
-        return no_verdict(path, why, is_job=True)
+        return Verdict((), why, path.window_name, path.dur_ns, path.n_steps, is_job=True)
     middle = sorted(firsts.values(), key=lambda one: one.share)[(len(firsts) - 1) // 2]
     cost_ns = None if middle.cost_ns is None else round(middle.share * path.dur_ns)
     path_ns = round(middle.path_ns / middle.window_ns * path.dur_ns)
