@@ -3,11 +3,8 @@
 Kernels whose launch was not captured are left out: not every rank has recorded them. The operation
 of a kernel is in its metadata, else in that of the operator above its launch, else in the
 annotation ``nccl:…`` above its launch, else in its name. Only an annotation tells whether a
-``SendRecv`` kernel is an all-to-all or a send. `lookup.library_collectives` has libraries that
-record nothing (DeepEP, NVSHMEM, custom all-reduces).
-
-Host backends (gloo) have no kernels: the collective is the range of the worker, launched by the
-operator that handed it off.
+``SendRecv`` kernel is an all-to-all or a send. Host backends (gloo) have no kernels: the collective
+is the range of the worker, launched by the operator that handed it off.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from htagraph.lookup.collectives import (
     library_collectives,
 )
 from htagraph.lookup.queues import CLASSES, device_states, devices_of, runs
-from htagraph.lookup.windowed import Clipped, device_work
+from htagraph.lookup.windowed import device_work
 from htagraph.model.answers import CLASS_OVERLAP, COLLECTIVES, EXPOSED_COMMUNICATION, OVERLAP
 from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.collective_names import (
@@ -306,7 +303,9 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
         busy = union(np.zeros(len(mine), dtype=np.int64), events.ts_ns[mine], events.end_ns[mine])
         cover = Cover(busy.start, busy.end)
         exposed[here] -= cover.within(work.start_ns[here], work.end_ns[here])
-        follower[here] = _next_compute(dag, work.take(here), mine, cover)
+        if len(mine):  # the first to start once each is exposed
+            at = np.searchsorted(events.ts_ns[mine], cover.free_from(work.start_ns[here]))
+            follower[here] = np.where(at < len(mine), mine[np.minimum(at, len(mine) - 1)], -1)
     why = np.where(exposed > 0, _why(dag, work.event, follower), 0)
     follower = np.where(exposed > 0, follower, -1)
     return EXPOSED_COMMUNICATION.frame(
@@ -324,14 +323,6 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
             "next_name": names_or_empty(dag, follower),
         }
     )
-
-
-def _next_compute(dag: Dag, work: Clipped, compute: I64, cover: Cover) -> I64:
-    """First compute kernel to start once each communication kernel is exposed, -1 for none."""
-    if not len(compute):
-        return np.full(len(work.event), -1, dtype=np.int64)
-    position = np.searchsorted(dag.events.ts_ns[compute], cover.free_from(work.start_ns))
-    return np.where(position < len(compute), compute[np.minimum(position, len(compute) - 1)], -1)
 
 
 def _why(dag: Dag, communication: I64, follower: I64) -> I64:
@@ -368,18 +359,6 @@ def overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """Time in which each device computes, communicates, or does both.
 
     One row per device that has work in the trace.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     stream 7 |[gemm  ]
-    ...     stream 9 |    [ncclK  ]
-    ... '''))
-    >>> overlap(dag, dag.span)[["compute_ns", "communication_ns", "overlap_ns", "exposed_ns"]]
-       compute_ns  communication_ns  overlap_ns  exposed_ns
-    0        8000              9000        4000        5000
     """
     devices, found = devices_of(dag), device_states(dag, window)
     code = np.searchsorted(devices, found.group)

@@ -35,10 +35,9 @@ from htagraph.explain.critical_path import path_edges
 from htagraph.explain.default_window import default_window, ends_in_words
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import charged
-from htagraph.findings.light import light_on
 from htagraph.findings.path import BreakdownKey, CriticalPath
 from htagraph.findings.verdict import Paragraph, Verdict, lines_of
-from htagraph.findings.window_bounds import find_bounds, told_of
+from htagraph.findings.window_bounds import find_bounds, light_on, told_of
 from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
 from htagraph.lookup.done_steps import DoneSteps, device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE

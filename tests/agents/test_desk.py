@@ -484,7 +484,7 @@ def test_what_was_longest_unused_is_let_go(desk, folder, monkeypatch):
 
     ask(desk, "path", path=SLOW)
 
-    assert len(desk.loaded) == 1
+    assert len(desk.session) == 1
 
 
 def test_the_document_states_the_limits():

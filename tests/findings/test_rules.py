@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
-from htagraph.findings.context import LENGTH, Context, Rule, Seen, find_context
+from htagraph.findings.context import LENGTH, Context, Light, Rule, Seen, find_context
 from htagraph.findings.findings import TITLES
-from htagraph.findings.light import Light
 from htagraph.findings.rules import ADVICE, CHECK_HOST, RECORDING, advice_on, recording_advice
 from htagraph.findings.verdict import Evidence
 from htagraph.findings.window_bounds import find_bounds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from htagraph.cli.warm import warm
+from htagraph.cli.demo import warm
 from tests.fuzzing.kinds import KINDS
 from tests.fuzzing.running import run
 

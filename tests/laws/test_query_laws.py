@@ -32,22 +32,25 @@ from htagraph.queries.communication import (
     exposed_communication,
     overlap,
 )
-from htagraph.queries.cost import cost, opportunities, slack
-from htagraph.queries.counters import counters, memory_timeline, sampled_counters
+from htagraph.queries.cost import cost, near_critical, opportunities, slack
+from htagraph.queries.counters import (
+    counters,
+    launch_stats,
+    memory_timeline,
+    queue_blocked,
+    sampled_counters,
+)
 from htagraph.queries.cupti import cupti_counters, cupti_rates
 from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.kernels import graph_nodes, kernel_breakdown, kernel_durations
-from htagraph.queries.launches import launch_stats, queue_blocked
-from htagraph.queries.near_critical import near_critical
 from htagraph.queries.operators import (
     annotation_breakdown,
     execution_nodes,
     operator_breakdown,
     operator_tree,
 )
-from htagraph.queries.profiler_overhead import profiler_overhead
-from htagraph.queries.quality import damage, inferences, kinds, quality
+from htagraph.queries.quality import damage, inferences, kinds, profiler_overhead, quality
 from htagraph.queries.roofline import mfu, roofline, speed_of_light
 from htagraph.queries.steps import steady_state, step_times, temporal_breakdown
 from htagraph.queries.utilization import device_activity, utilization, utilization_losses
