@@ -76,8 +76,8 @@ def _lanes(found: TraceContent) -> tuple[LaneTable, I64, tuple[npt.NDArray[Any],
         process_labels=("",) * n,
     )
     dtypes = (np.bool_, np.int64, np.int64, np.bool_)
-    arrays = (np.array(of, dtype) for of, dtype in zip(places, dtypes, strict=True))
-    return table, tracks, tuple(arrays)
+    typed = zip(places, dtypes, strict=True)
+    return table, tracks, tuple(np.array(of, dtype) for of, dtype in typed)
 
 
 def _lane(found: TraceContent, uuid: int, writer: tuple[int, int] | None) -> Described:

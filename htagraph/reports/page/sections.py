@@ -225,7 +225,7 @@ def path_section(summary: Summary | JobSummary) -> Section:
     if isinstance(path, JobPath):
         intro, name, schema, n_rows = _INTRO + _INTRO_OF_JOB, "job-path", frames.JOB_SEGMENTS, 0
         longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
-        listed, rows = longest[["rank", *_COLUMNS]], longest.index[:KEPT_ROWS]
+        listed, rows = longest[["rank", *_COLUMNS]], longest.index[:KEPT_ROWS].to_numpy()
         figure = drawing(plots.job_path_timeline, path)
     else:
         intro, name, schema = _INTRO, "critical-path-timeline", frames.SEGMENTS
