@@ -16,7 +16,6 @@ from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.find_window import WHOLE
-from tests.examples import one_in
 from tests.job.merged import merged_path
 from tests.job.simulated import FEW, loaded, meet, three, tiles
 from tests.synth.program import JobProgram, Spend, Synchronize
@@ -148,7 +147,6 @@ def test_estimated_clocks_lead_along_the_same_ranks(layout: dict[str, Any]) -> N
     assert share.idxmax() == true.idxmax()
 
 
-@one_in(4)
 @FEW
 @given(program=jobs(max_ranks=16))
 def test_the_path_equals_the_truth_of_any_job(program: JobProgram) -> None:

@@ -264,7 +264,6 @@ def _comparable(
     return sorted(rows, key=str) if as_set else rows
 
 
-@one_in(4)
 @_EXPENSIVE
 @given(events=any_events, window=windows)
 def test_answers_have_their_schema_and_parts_add_up(events, window):
@@ -297,7 +296,7 @@ def _compiled(events: EventTable) -> tuple[Dag, Window]:
     return dag, dag.span
 
 
-@one_in(4)
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated)
 def test_asking_twice_gives_one_answer(events):
@@ -322,7 +321,7 @@ def _slower(samples: SampleTable, factor: int) -> SampleTable:
     return replace(samples, ts_ns=samples.ts_ns * factor, all_series=tuple(series))
 
 
-@one_in(4)
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated, shift=st.integers(-(10**12), 10**12))
 def test_shifting_all_times_shifts_only_instants(events, shift):
@@ -337,7 +336,7 @@ def test_shifting_all_times_shifts_only_instants(events, shift):
         assert _comparable(answer, question.schema) == expected, name
 
 
-@one_in(4)
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated, factor=st.integers(2, 5))
 def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
@@ -366,7 +365,7 @@ def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
         assert _comparable(frame, question.schema) == _comparable(scaled, question.schema), name
 
 
-@one_in(4)
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated, seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_events_and_names_in_the_file_does_not_matter(events, seed):
@@ -400,7 +399,6 @@ def _shuffled(events: EventTable, rng: np.random.Generator) -> EventTable:
     )
 
 
-@one_in(4)
 @_EXPENSIVE
 @given(events=simulated)
 def test_names_of_threads_and_streams_are_only_names(events):

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
-from tests.examples import one_in
 from tests.job.simulated import FEW
 from tests.real_traces import cases, located, traces_in
 from tests.synth.program import JobProgram
@@ -112,7 +111,7 @@ def written(program: JobProgram) -> list[Document]:
     return [json.loads(rank.to_json()) for rank in simulate_job(program).ranks]
 
 
-@one_in(4)
+@pytest.mark.slow
 @FEW
 @given(program=jobs(max_ranks=6), seed=st.integers(0, 1_000), by_us=st.integers(-2_000, 2_000))
 def test_simulated_jobs(program: JobProgram, seed: int, by_us: int) -> None:
