@@ -28,6 +28,7 @@ def own_percents(card: Card) -> set[str]:
     return found
 
 
+@pytest.mark.some(9)
 @SCREENS
 def test_findings_and_what_is_apart_add_up_to_the_window(name: str) -> None:
     verdict = screen_of(name).verdict
