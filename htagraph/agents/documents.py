@@ -219,13 +219,20 @@ def verdict_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
         "headline": plain(document["headline"], longest=_LONGEST_HEADLINE),
         "state": document["state"],
     }
+    origin = ReportOrigin.of(target.path, target.window, target.capture or "latest")
+    root, shown = target.session.root, target.session.root.shown
+    failed = target.job_summary.failures.itertuples(index=False) if target.is_job else ()
+    # Of a report on it, the files that lie there, for people; or the command that writes them.
+    files = [shown(path) for path in origin.files(summary.name, root.folder)]
+    window = f" -w {shlex.quote(target.window)}" if target.window else ""
+    how = f"htagraph report {shlex.quote(target.name)}{window} writes the page."
     return head, [
         _said("damage", document["damage"], "ask 'damage' has all."),
         Part("cards", cards, len(cards), _RAISE),
         _said("also", [document["also"]], _RAISE),
         notes_part([*_notes(target), *summary.caveats, *document["notes"]]),
-        _failures_part(target),
-        _report_part(target, summary.name),
+        _said("failures", [f"{shown(path)}: {error}" for path, error in failed], _RAISE),
+        _said("report", files or [how], _RAISE),
     ]
 
 
@@ -269,25 +276,6 @@ def _known(values: dict[str, Any]) -> dict[str, Any]:
     """Plain values, without those that say nothing."""
     known = {key: value for key, value in values.items() if value not in ("", None, {}, [])}
     return {key: plain(value, longest=None) for key, value in known.items()}
-
-
-def _failures_part(target: Target) -> Part:
-    """Files of a job that could not be read."""
-    if not target.is_job:
-        return _said("failures", [], _RAISE)
-    shown, failures = target.session.root.shown, target.job_summary.failures
-    rows = failures.itertuples(index=False)
-    return _said("failures", [f"{shown(path)}: {error}" for path, error in rows], _RAISE)
-
-
-def _report_part(target: Target, name: str) -> Part:
-    """Files of a report on it that lie there, for people; or the command that writes them."""
-    root = target.session.root
-    origin = ReportOrigin.of(target.path, target.window, target.capture or "latest")
-    files = [str(root.shown(path)) for path in origin.files(name, root.folder)]
-    window = f" -w {shlex.quote(target.window)}" if target.window else ""
-    how = f"htagraph report {shlex.quote(target.name)}{window} writes the page."
-    return _said("report", files or [how], _RAISE)
 
 
 def _notes(target: Target) -> list[str]:

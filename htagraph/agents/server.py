@@ -28,9 +28,8 @@ from mcp.server.stdio import stdio_server
 
 from htagraph import __version__
 from htagraph.agents.documents import as_json, plain
-from htagraph.agents.target import Loaded, Root, Session
-from htagraph.agents.tool import Tool
-from htagraph.agents.tools import TOOLS
+from htagraph.agents.target import Root, Session
+from htagraph.agents.tools import TOOLS, Tool
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError, one_of
 from htagraph.model.progress import Progress, begin_stage, listening
 
@@ -60,13 +59,8 @@ class Desk:
 
     def __init__(self, root: Root) -> None:
         self.root = root
-        self.loaded = Loaded()
-        self._one_at_a_time = Lock()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a call is being answered."""
-        return self._one_at_a_time.locked()
+        self.session = Session(root)
+        self.busy = Lock()  # Held while a call is answered: one at a time
 
     def answer(
         self, tool: str, arguments: Mapping[str, Any], report: Report, abandoned: Event
@@ -82,14 +76,13 @@ class Desk:
                 raise AbandonedError
             report(str(progress))
 
-        with self._one_at_a_time, listening(hear):
+        with self.busy, listening(hear):
             try:
                 begin_stage(f"Answering {tool}")
                 called = _tool(tool).read(arguments)
-                session = Session(self.root, self.loaded)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # those that matter are in the notes
-                    return as_json(called.answer(session)), False
+                    return as_json(called.answer(self.session)), False
             except HTAGraphError as error:
                 return self._one_line(_text_of(error)), True
             except OSError as error:
@@ -130,12 +123,12 @@ def serve(root: Path) -> None:
     logging.getLogger("mcp").setLevel(logging.WARNING)
     desk = Desk(Root.of(root))
     anyio.run(_serve, desk)
-    if desk.is_busy:  # a thread cannot be stopped, and nobody waits for its answer
+    if desk.busy.locked():  # a thread cannot be stopped, and nobody waits for its answer
         for process in multiprocessing.active_children():
             process.terminate()
         sys.stderr.flush()
         os._exit(0)
-    desk.loaded.clear()
+    desk.session.clear()
 
 
 @dataclass

@@ -1,8 +1,7 @@
-"""The target of a call: a trace or a job, in a window.
+"""The target of a call: a trace or a job, in a window, among the files that a client may name.
 
-Files that a client may name: those in one folder, after links and `..` are resolved.
-
-Traces and jobs that stay loaded, so that the second question about one is answered at once.
+Those are in one folder, after links and `..` are resolved. Runs stay loaded, so that the second
+question about one is answered at once.
 """
 
 from __future__ import annotations
@@ -78,10 +77,7 @@ class Root:
         return path.resolve().is_relative_to(self.folder)
 
     def captures(self, folder: Path) -> tuple[pd.DataFrame, list[str]]:
-        """The captures in a folder, and a note on links in it that lead outside.
-
-        Without those links.
-        """
+        """The captures in a folder, and a note on links that lead outside: they are left out."""
         found = find_traces(folder)
         inside = [path for path in found if self.holds(path)]
         n_outside = len(found) - len(inside)
@@ -125,10 +121,14 @@ class LoadedRun:
         return found
 
 
-class Loaded:
-    """The runs that were used last, by their files as they are now; the last is always kept."""
+class Session:
+    """What a call uses of the server: the root, and the runs that were used last.
 
-    def __init__(self) -> None:
+    Runs are known by their files as they are now; the last is always kept.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
         self._runs: OrderedDict[Hashable, LoadedRun] = OrderedDict()
 
     def __len__(self) -> int:
@@ -140,45 +140,32 @@ class Loaded:
         self._runs.clear()
 
     def run(self, files: Chosen) -> LoadedRun:
-        """A trace, or a job of some ranks; those that cannot be used are left out and reported."""
-
-        def read() -> LoadedRun:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", HTAGraphWarning)
-                found = opened(files, LoadOptions(stacks=None))
-            said = [str(one.message) for one in caught if issubclass(one.category, HTAGraphWarning)]
-            if isinstance(found, Job):
-                n_events = sum(rank.n_events for rank in found.summaries.values())
-                return LoadedRun(found, n_events, notes=tuple(said))
-            return LoadedRun(found.graph, len(found.graph.dag.events), found.trace, tuple(said))
-
-        return self._kept(tuple(map(_state, files.paths)), read)
-
-    def _kept(self, key: Hashable, read: Callable[[], LoadedRun]) -> LoadedRun:
         """A run, read unless it is loaded; the one longest unused goes until the rest is small."""
-        found = self._runs[key] = self._runs.get(key) or read()
+        key = tuple(map(_state, files.paths))
+        found = self._runs[key] = self._runs.get(key) or _read(files)
         self._runs.move_to_end(key)
-        while len(self._runs) > 1 and self._n_events > _MOST_EVENTS:
+        kept = self._runs.values()
+        while len(kept) > 1 and sum(run.n_events for run in kept) > _MOST_EVENTS:
             self._runs.popitem(last=False)
         return found
 
-    @property
-    def _n_events(self) -> int:
-        return sum(run.n_events for run in self._runs.values())
+
+def _read(files: Chosen) -> LoadedRun:
+    """A trace, or a job of some ranks; those that cannot be used are left out and reported."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", HTAGraphWarning)
+        found = opened(files, LoadOptions(stacks=None))
+    said = [str(one.message) for one in caught if issubclass(one.category, HTAGraphWarning)]
+    if isinstance(found, Job):
+        n_events = sum(rank.n_events for rank in found.summaries.values())
+        return LoadedRun(found, n_events, notes=tuple(said))
+    return LoadedRun(found.graph, len(found.graph.dag.events), found.trace, tuple(said))
 
 
 def _state(path: Path) -> tuple[Path, int, int, int, int]:
     """A file as it is now; one that replaced it may have its size and its time of change."""
     stat = path.stat()
     return path, stat.st_mtime_ns, stat.st_size, stat.st_ctime_ns, stat.st_ino
-
-
-@dataclass(frozen=True)
-class Session:
-    """What a call uses of the server."""
-
-    root: Root
-    loaded: Loaded
 
 
 @dataclass(frozen=True)
@@ -221,7 +208,7 @@ class Target:
                 "every rank has its own clock: times of one are not those of another.",
                 hint="name a step, or ask about the file of one rank.",
             )
-        return self.session.loaded.run(self._files[0])
+        return self.session.run(self._files[0])
 
     @cached_property
     def _windowed(self) -> tuple[TraceGraph | Job, list[str]]:

@@ -10,8 +10,6 @@ path is the measured time, to the nanosecond.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from htagraph.arrays.codes import ranges
@@ -153,14 +151,6 @@ MOST_STEPS_PER_EDGE = 32
 overlap; only very many streams exceed it. A limit of memory, not of the answer."""
 
 
-class Walks(NamedTuple):
-    """Edges of several walks."""
-
-    walk: I64  # Number of the walk that each edge belongs to; walk by walk, latest edge first
-    edge: I64
-    last: I64  # Of shape (n_walks,). Node at which each walk ended.
-
-
 @compiled
 def _count(
     node: I64, until: I64, binding: I32, tail: I32, node_ts: I64, length: I64, last: I64
@@ -187,10 +177,13 @@ def _fill(node: I64, length: I64, binding: I32, tail: I32, walks: I64, edges: I6
             out += 1
 
 
-def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) -> Walks:
+def walks_back(
+    node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64
+) -> tuple[I64, I64, I64]:
     """Binding edges that lead to each of some nodes, back to a time of its own.
 
-    Each walk ends at the first tail at or before its time.
+    Each walk ends at the first tail at or before its time. Returns the number of the walk of each
+    edge, and the edges, walk by walk, the latest first; and the node at which each walk ended.
     """
     node, until_ns = np.asarray(node, dtype=np.int64), np.asarray(until_ns, dtype=np.int64)
     length, last = walk_lengths(node, until_ns, binding, tail, node_ts)
@@ -203,7 +196,7 @@ def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) 
     walks = np.empty(n_steps, dtype=np.int64)
     edges = np.empty(len(walks), dtype=np.int64)
     _fill(node, length, binding, tail, walks, edges)
-    return Walks(walks, edges, last)
+    return walks, edges, last
 
 
 def walk_lengths(

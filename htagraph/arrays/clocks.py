@@ -57,17 +57,11 @@ def to_common(
 
 @dataclass(frozen=True)
 class Clock:
-    """Converts a member's time to common time: ``t + offset + drift * (t - origin)``.
-
-    Parameters
-    ----------
-    origin_ns : int, unit=ns
-        Member's time at which the offset holds.
-    """
+    """Converts a member's time to common time: ``t + offset + drift * (t - origin)``."""
 
     offset_ns: int = 0
     drift_ppb: int = 0
-    origin_ns: int = 0
+    origin_ns: int = 0  # Member's time at which the offset holds
 
     def to_common(self, ts_ns: npt.ArrayLike) -> I64:
         """Times on the common clock; order is kept."""
@@ -145,10 +139,8 @@ def fit_clock(
         left, difference = end[together], (reference_end - end)[together]
         slope = _slope_ppb(left - origin, difference - difference[0])
         rest = difference - Clock(0, slope, origin).to_common(left) + left
-        if abs(slope) <= _LARGEST_DRIFT_PPB and _robust_spread(
-            rest
-        ) < _DRIFT_MUST_HELP * _robust_spread(difference):
-            drift = slope
+        helps = _robust_spread(rest) < _DRIFT_MUST_HELP * _robust_spread(difference)
+        drift = slope if helps and abs(slope) <= _LARGEST_DRIFT_PPB else 0
     turned = Clock(0, drift, origin)
     start, end = turned.to_common(start), turned.to_common(end)
     apart = (reference_end - end)[together if together.any() else slice(None)]

@@ -202,15 +202,6 @@ def not_tiled(what: str, start_ns: int, end_ns: int) -> GraphError:
     )
 
 
-class Rows(NamedTuple):
-    """A row for each interval, and the boundaries in the order in which a viewer reads them."""
-
-    row: I32  # Row within the lane; intervals of one lane and row are disjoint or nested
-    # Of shape (2 * n,). ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by
-    # lane, and in order on each row.
-    boundary: I64
-
-
 @compiled
 def _fill(
     order: I64,
@@ -259,7 +250,7 @@ def _fill(
         out += 1
 
 
-def rows(lane: I32, start: I64, end: I64) -> Rows:
+def rows(lane: I32, start: I64, end: I64) -> tuple[I32, I64]:
     """Rows on which intervals nest strictly, as few as first fit needs; ``start <= end``.
 
     ::
@@ -267,6 +258,9 @@ def rows(lane: I32, start: I64, end: I64) -> Rows:
         lane   [A      ]           row 0   [A      ]
                    [B      ]       row 1       [B      ]
                      [C]           row 0     nests in A: [C]
+
+    Returns the row of each within its lane, and the boundaries as a viewer reads them: by lane, and
+    in order on each row; ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``.
     """
     n = len(start)
     order = np.lexsort((np.arange(n), -end, start, lane)).astype(np.int64)
@@ -276,4 +270,4 @@ def rows(lane: I32, start: I64, end: I64) -> Rows:
     span = np.ascontiguousarray(start), np.ascontiguousarray(end)
     below, top = np.empty((2, n), dtype=np.int64)
     _fill(order, lanes, span, row, boundary, below, top)
-    return Rows(row, boundary)
+    return row, boundary

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from htagraph.arrays.passes import compiled
@@ -48,14 +46,6 @@ def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bools, seeds: Bools)
     return marked
 
 
-class Chains(NamedTuple):
-    """Chains of nodes, in the order in which they were found."""
-
-    chain: I32  # Number of the chain of each node, -1 for none
-    first: I64  # Node at which each chain begins
-    last: I64
-
-
 @compiled
 def _chains(last: I64, is_near: Bools, binding: I32, tail: I32, chain: I32, ends: I64) -> int:
     """Number the nodes of chains back from each node, and fill first and last nodes."""
@@ -77,19 +67,20 @@ def _chains(last: I64, is_near: Bools, binding: I32, tail: I32, chain: I32, ends
     return count
 
 
-def chains(float_ns: I64, is_near: Bools, binding: I32, tail: I32) -> Chains:
+def chains(float_ns: I64, is_near: Bools, binding: I32, tail: I32) -> tuple[I32, I64, I64]:
     """Chains along binding edges, least float first; each ends at nodes of another, or before.
 
     A node has at most the float of what it binds. Chains are found by ascending float, so all nodes
     of one have the same float: its last node leads back along all of it, to nodes of less float.
-    Nodes are in a topological order, and chains contain those that are near.
+    Nodes are in a topological order, and chains contain those that are near. Returns the chain of
+    each node, -1 for none, and the first and the last node of each chain.
     """
     near = np.flatnonzero(is_near)[::-1]
     order = near[np.argsort(float_ns[near], kind="stable")]
     chain = np.full(len(float_ns), -1, dtype=np.int32)
     ends = np.empty((len(order), 2), dtype=np.int64)
     count = _chains(order, is_near, binding, tail, chain, ends)
-    return Chains(chain, ends[:count, 0], ends[:count, 1])
+    return chain, ends[:count, 0], ends[:count, 1]
 
 
 @compiled

@@ -21,7 +21,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from htagraph.capture.sampler import sample_recordings, samples_of_latest
-from htagraph.capture.trace_file import POLL_S, Arrivals, TraceFile, TraceName, ranks_in_words
+from htagraph.capture.trace_file import (
+    POLL_S,
+    TraceFile,
+    TraceName,
+    missing_ranks,
+    names_in,
+    ranks_in_words,
+)
 from htagraph.errors import HTAGraphError, OutputError, QueryError
 
 _FAR = 10_000
@@ -72,9 +79,8 @@ class Place:
     @classmethod
     def now(cls) -> Place:
         """The place according to torch.distributed, else to the environment that torchrun sets."""
-        distributed = sys.modules.get(
-            "torch.distributed"
-        )  # imported already by any job that uses it
+        # Imported already by any job that uses it.
+        distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return cls(distributed.get_world_size(), distributed.get_rank())
         try:
@@ -103,14 +109,11 @@ def reported(
     stacks: bool = False,
     meanwhile: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, str]:
-    """Write the report on a trace, or on all ranks of its capture.
+    """Write the report on a trace, or on all ranks of its capture, into the folder `out`.
 
-    What to print of it, which is all that it found if it has no files; and why it has none, empty
-    if it has.
-
-    `trace`: file of one rank. `folder`: folder with the files of the other ranks, None for a job of
-    one. `out`: folder for the report. `stacks`: whether the trace has Python stacks. `meanwhile`:
-    called every second with a message.
+    Returns what to print of it, which is all that it found if it has no files; and why it has none,
+    empty if it has. `folder` has the files of the other ranks, None for a job of one; `meanwhile`
+    is called every second with a message.
     """
     about = [str(trace)] if folder is None else [str(folder), "--capture", trace.name]
     options = ["--out", str(out), *(["--stacks"] if stacks else [])]
@@ -219,7 +222,7 @@ class TraceHandler:
         self.timeout_s = timeout_s
         self._records_waits = records_waits
         self._place = Place.now()
-        self._arrivals = Arrivals.after_now(self.folder)
+        self._earlier = frozenset(names_in(self.folder))
         self._stopped_at: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._n_written: Counter[int | None] = Counter()
         self._latest: TraceFile | None = None
@@ -281,17 +284,13 @@ class TraceHandler:
     def _finish(self, file: TraceFile, n: int, is_last: bool) -> None:
         """Compress and report; `n` files that began in this step were written so far."""
         with self._unharmed():
-            trace = self._compressed(file)
+            try:
+                trace = file.compress()
+            except OutputError as error:
+                self._excuse(error)
+                trace = file.kept
             if self.report and self.place.rank == 0 and (is_last or self._is_last_of_all(file)):
                 self._report(file, trace, n)
-
-    def _compressed(self, file: TraceFile) -> Path:
-        """The compressed trace, or the trace as it is."""
-        try:
-            return file.compress()
-        except OutputError as error:
-            self._excuse(error)
-            return file.kept
 
     def _is_last_of_all(self, file: TraceFile) -> bool:
         """Whether no other trace follows before the process ends; waits until that is known."""
@@ -302,7 +301,9 @@ class TraceHandler:
     def _report(self, file: TraceFile, trace: Path, n: int) -> None:
         """Print the verdict on the capture of a trace, once the files of all ranks are there."""
         world_size = self.place.world_size
-        missing = self._arrivals.missing(
+        missing = missing_ranks(
+            self.folder,
+            self._earlier,
             world_size,
             file.name.step,
             n,

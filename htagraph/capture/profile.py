@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,10 @@ def profile(
     from torch.profiler import profile as torch_profile  # noqa: PLC0415
 
     if "experimental_config" not in options:
-        options |= _recording_waits()
+        with suppress(ImportError, TypeError):  # of a torch that has no such events
+            from torch.profiler import _ExperimentalConfig  # noqa: PLC0415
+
+            options["experimental_config"] = _ExperimentalConfig(enable_cuda_sync_events=True)
     sample_ms = 0.0 if options.get("with_stack") else sample_ms
     handler = TraceHandler(folder, report=report, timeout_s=timeout_s, sample_ms=sample_ms)
     block = _Block(handler, skip, steps)
@@ -151,13 +154,3 @@ class _Block:
                 f"{n_recorded} of the {self._steps} steps to record."
             )
         self._handler.place.notice(message)
-
-
-def _recording_waits() -> dict[str, Any]:
-    """The option that enables CUDA synchronization events, if this torch has it."""
-    try:
-        from torch.profiler import _ExperimentalConfig  # noqa: PLC0415  torch is no dependency
-
-        return {"experimental_config": _ExperimentalConfig(enable_cuda_sync_events=True)}
-    except (ImportError, TypeError):
-        return {}

@@ -11,9 +11,9 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,6 @@ class TraceName:
     def _of_step(self) -> str:
         return "" if self.step is None else f"-step{self.step}"
 
-    def plain(self, folder: Path) -> Path:
-        """The uncompressed file; hidden, so that no tool takes it for a trace."""
-        return folder / f".{self}"
-
-    def trace(self, folder: Path) -> Path:
-        """The compressed file."""
-        return folder / f"{self}.gz"
-
     def report(self, folder: Path) -> Path:
         """The folder for the report on the capture of the file."""
         return folder / f"report{self._of_step}.{self.written_ns:019}"
@@ -82,7 +74,8 @@ class TraceFile:
 
     @property
     def _plain(self) -> Path:
-        return self.name.plain(self.folder)
+        """The uncompressed file; hidden, so that no tool takes it for a trace."""
+        return self.folder / f".{self.name}"
 
     @property
     def kept(self) -> Path:
@@ -109,7 +102,7 @@ class TraceFile:
 
     def compress(self) -> Path:
         """The compressed file, with the samples that belong to it."""
-        trace = self.name.trace(self.folder)
+        trace = self.folder / f"{self.name}.gz"
         try:
             if self.sampler is not None:
                 self.sampler.write_into(self._plain)
@@ -138,46 +131,30 @@ _N_NAMED = 8
 """Ranks in a message, chosen: they fit into a line. Pinned by the example of `ranks_in_words`."""
 
 
-@dataclass(frozen=True)
-class Arrivals:
-    """The files that appear in a folder after those that were there."""
+def missing_ranks(
+    folder: Path,
+    earlier: Collection[str],
+    world_size: int,
+    step: int | None,
+    n: int = 1,
+    *,
+    timeout_s: float,
+    meanwhile: Callable[[str], None] = lambda _: None,
+) -> list[int]:
+    """The ranks without `n` files of cycles that began in a step; waits until none, or time is up.
 
-    folder: Path
-    # Names that do not count: files of earlier runs
-    earlier: frozenset[str] = field(default_factory=frozenset)
-
-    @classmethod
-    def after_now(cls, folder: Path) -> Arrivals:
-        """The files that appear from now on."""
-        return cls(folder, frozenset(_names(folder)))
-
-    def ranks(self, step: int | None, n: int = 1) -> set[int]:
-        """The ranks with at least `n` files of cycles that began in a step."""
-        found = [TraceName.of(name) for name in _names(self.folder) if name not in self.earlier]
+    Names of `earlier` runs do not count. `meanwhile`: called at each check with a message.
+    """
+    end_s = time.monotonic() + timeout_s
+    while True:
+        found = [TraceName.of(name) for name in names_in(folder) if name not in earlier]
         n_files = Counter(name.rank for name in found if name is not None and name.step == step)
-        return {rank for rank, n_of_rank in n_files.items() if n_of_rank >= n}
-
-    def missing(
-        self,
-        world_size: int,
-        step: int | None,
-        n: int = 1,
-        *,
-        timeout_s: float,
-        meanwhile: Callable[[str], None] = lambda _: None,
-    ) -> list[int]:
-        """The ranks whose files are still missing; waits until none is, or time is up.
-
-        `meanwhile`: called at each check with a message.
-        """
-        end_s = time.monotonic() + timeout_s
-        while True:
-            missing = sorted(set(range(world_size)) - self.ranks(step, n))
-            left_s = end_s - time.monotonic()
-            if not missing or left_s <= 0:
-                return missing
-            meanwhile(f"waiting for the traces of {ranks_in_words(missing)}, {left_s:.0f} s left")
-            time.sleep(min(POLL_S, left_s))
+        missing = [rank for rank in range(world_size) if n_files[rank] < n]
+        left_s = end_s - time.monotonic()
+        if not missing or left_s <= 0:
+            return missing
+        meanwhile(f"waiting for the traces of {ranks_in_words(missing)}, {left_s:.0f} s left")
+        time.sleep(min(POLL_S, left_s))
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:
@@ -188,7 +165,7 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
     return f"{len(ranks):,} ranks ({named}{', …' if len(ranks) > _N_NAMED else ''})"
 
 
-def _names(folder: Path) -> list[str]:
+def names_in(folder: Path) -> list[str]:
     """The names in a folder; none if it cannot be read at the moment."""
     try:
         return os.listdir(folder)  # noqa: PTH208  names are enough

@@ -1,10 +1,7 @@
 """Source: the trace, the rank of a job, or the job that the arguments of a command name.
 
-Reports of Nsight Systems (.nsys-rep): their SQLite export is read, or made on request.
-
-Traces from pipes (``-``, ``/dev/stdin``, ``<(zcat FILE)``): kept in files, to be read twice.
-
-Runs that a command asks about: one trace, the ranks of a job, or a stored baseline.
+Of a report of Nsight Systems, the SQLite export is read, or made on request; what comes from a pipe
+(``-``, ``/dev/stdin``, ``<(zcat FILE)``) is kept in a file, to be read twice.
 """
 
 from __future__ import annotations
@@ -264,16 +261,8 @@ class Source:
 
     def chosen(self, capture: CaptureName = "latest") -> Chosen:
         """The traces of a capture, or that of the requested rank."""
-        if capture not in self._chosen:
-            self._chosen[capture] = self._choose(capture)
-        return self._chosen[capture]
-
-    @cached_property
-    def _chosen(self) -> dict[CaptureName, Chosen]:
-        return {}
-
-    def _choose(self, capture: CaptureName) -> Chosen:
-        """The same, found."""
+        if capture in self._chosen:
+            return self._chosen[capture]
         if len(self._files) == 1 and capture == "latest":
             files = Chosen(self._files, {}, "", is_rest=self._files[0] != self.given[0])
         elif capture == "latest" and (traces := self._one_job):
@@ -281,9 +270,17 @@ class Source:
         else:
             where = self.given[0] if len(self.given) == 1 else "the list of files"
             files = of_capture(self.found, where, capture)
-        if self.rank is None:
-            return files
-        return files._replace(paths=[self._of_rank(self.rank, files.paths)], is_rest=False)
+        if self.rank is not None:
+            by_rank = self._by_rank(files.paths)
+            if self.rank not in by_rank:
+                raise RankNotFoundError(self.rank, by_rank)
+            files = files._replace(paths=[by_rank[self.rank]], is_rest=False)
+        self._chosen[capture] = files
+        return files
+
+    @cached_property
+    def _chosen(self) -> dict[CaptureName, Chosen]:
+        return {}
 
     @property
     def _one_job(self) -> list[Path]:
@@ -306,13 +303,6 @@ class Source:
             hint=f"give --rank N, one of {named}{more}; or one file, for example "
             f"{next(iter(by_rank.values()))}.",
         )
-
-    def _of_rank(self, rank: int, paths: Sequence[Path]) -> Path:
-        """The file of a rank."""
-        by_rank = self._by_rank(paths)
-        if rank not in by_rank:
-            raise RankNotFoundError(rank, by_rank)
-        return by_rank[rank]
 
     def _by_rank(self, paths: Sequence[Path]) -> dict[int, Path]:
         """The file of each rank; files without a rank are numbered in order."""
@@ -357,9 +347,8 @@ class Source:
     ) -> TraceGraph | Job:
         """The graph of the one trace, or the job of several, in a window."""
         found = self.opened(capture, reading, window, executor)
-        if isinstance(found, Compiled):
-            return windowed(found.graph, window)
-        return windowed(found, window)
+        run = found.graph if isinstance(found, Compiled) else found
+        return run.window(window) if window else run
 
     def one(self, capture: CaptureName, reading: LoadOptions, window: str = "") -> Compiled:
         """The one trace, or that of the requested rank, with its graph."""

@@ -1,7 +1,4 @@
-"""The `htagraph` command: one verb per question.
-
-Output in encodings with few characters, as with ``LC_ALL=C``.
-"""
+"""The `htagraph` command: one verb per question."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ VERBS = {
 """Each is a function of this package, in a module of its name or of `HOMES`; here, in one line."""
 
 HOMES = dict.fromkeys(("dot", "repair", "hang", "mcp"), "verbs")
-HOMES |= {"why": "path", "query": "rows", "sql": "rows"}
+HOMES |= {"why": "path", "query": "rows", "sql": "rows", "warm": "demo"}
 
 _LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"])
 """Arguments that only list the verbs."""
@@ -75,13 +72,7 @@ _WIDEST = 200
 
 
 def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer:
-    """The application with some verbs; only their modules are loaded.
-
-    Parameters
-    ----------
-    listed : bool, default=False
-        Only list the verbs, which loads none.
-    """
+    """The application with some verbs: only their modules are loaded, none if `listed`."""
     app = typer.Typer(
         name="htagraph",
         help="Find what limits a PyTorch run: the exact critical path of a profiler trace.",
@@ -119,13 +110,7 @@ def _options(
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line; exit code 0, 1 for unusable input, 2 for wrong usage.
-
-    Parameters
-    ----------
-    args : sequence of str, optional
-        Arguments of the process by default.
-    """
+    """Run the command line; exit code 0, 1 for unusable input, 2 for wrong usage."""
     speaks_plainly()
     try:
         given = sys.argv[1:] if args is None else list(args)

@@ -103,13 +103,6 @@ _SHARE = re.compile(r"(\d+(?:\.\d*)?) ?(%?)")
 def duration_of(text: str) -> float:
     """A length in nanoseconds.
 
-    Raises
-    ------
-    typer.BadParameter
-        If it is none, or has no unit.
-
-    Examples
-    --------
     >>> duration_of("120ms"), duration_of("1.5 s")
     (120000000.0, 1500000000.0)
     """
@@ -120,15 +113,8 @@ def duration_of(text: str) -> float:
 
 
 def share_of(text: str) -> float:
-    """A share of 1.
+    """A share of 1; a number above 1 needs a percent sign.
 
-    Raises
-    ------
-    typer.BadParameter
-        If it is none: a number above 1 without a percent sign is not.
-
-    Examples
-    --------
     >>> share_of("5%"), share_of("0.05")
     (0.05, 0.05)
     """

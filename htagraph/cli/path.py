@@ -22,7 +22,7 @@ from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import OutputError, QueryError
 from htagraph.explain.segments import LABELS
 from htagraph.findings.path import CriticalPath
-from htagraph.lookup.windowed import EdgeArrows
+from htagraph.lookup.windowed import edge_arrows
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
@@ -120,10 +120,10 @@ def path(
     if out is not None:
         aside.print(f"Wrote {out}", markup=False)
     if all_edges and isinstance(found, CriticalPath):
-        arrows = EdgeArrows.of(found.dag, found.window)
+        arrows, n_without = edge_arrows(found.dag, found.window)
         aside.print(
-            f"{human_count(len(arrows.tail), 'pair')} of events have an arrow; "
-            f"{human_count(arrows.n_without, 'edge')} to the end of what began before have none."
+            f"{human_count(arrows.shape[1], 'pair')} of events have an arrow; "
+            f"{human_count(n_without, 'edge')} to the end of what began before have none."
         )
 
 

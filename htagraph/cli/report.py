@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import webbrowser
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -32,6 +30,7 @@ from htagraph.cli.tables import (
     print_paragraphs,
     print_titled,
     print_verdict,
+    write_document,
 )
 from htagraph.errors import QueryError
 from htagraph.job.opened import is_too_large
@@ -39,7 +38,6 @@ from htagraph.model.colors import COLORS
 from htagraph.model.kinds import bound_in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
-from htagraph.readers.captures import CaptureName
 from htagraph.readers.memory_need import free_bytes, needed_bytes
 from htagraph.reports.markdown import (
     job_tables,
@@ -51,9 +49,10 @@ from htagraph.reports.markdown import (
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.run.compiled import Compiled, LoadOptions
-from htagraph.writers.output_file import write_text
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from htagraph.job.job import Job
     from htagraph.reports.job_summary import JobSummary
 
@@ -110,9 +109,16 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Find what limits a run and what to try first. A folder is a job, one trace per rank."""
-    _check_files(out, files=files, open_page=open_page)
+    if not files and (out is not None or open_page):
+        raise QueryError(
+            "--no-files conflicts with --out and --open.", hint="leave out one of them."
+        )
     source = given(paths, rank, capture, beside)
-    captures = _captures(source, has_file=out is not None or bool(json_file))
+    captures = source.captures
+    if len(captures) > 1 and (out is not None or json_file):
+        raise QueryError(
+            "--out and --json write one report, not one per capture.", hint="give --capture N."
+        )
     reading = LoadOptions(stacks=stacks, infer=infer)
     if not window and not source.is_job and is_too_large(file := source.file(captures[-1])):
         has_files = out is not None or open_page
@@ -127,11 +133,7 @@ def report(
                 if out is not None:
                     origin.check(out)
                 found = source.opened(number, reading, window, executor)
-                summary = (
-                    _trace_summary(found, window)
-                    if isinstance(found, Compiled)
-                    else _job_summary(windowed(found, window), source.name, has_page=files)
-                )
+                summary = _summary(found, window, source.name, has_page=files)
             if json_file != "-":
                 _print(summary, tables=tables, quiet=quiet)
             written: dict[str, Path] = {}
@@ -145,20 +147,9 @@ def report(
                     origin.remove_stale(into, written.values())
             _write_json(summary, json_file, written)
         if json_file != "-":
-            _print_files(written, quiet=quiet)
-            _print_next(summary, source, window, tables=tables, quiet=quiet)
+            _print_next(summary, written, source, window, tables=tables, quiet=quiet)
         if open_page:
             _open(written)
-
-
-def _captures(source: Source, *, has_file: bool) -> list[CaptureName]:
-    """The captures to report on: one if its file has a name."""
-    captures = source.captures
-    if len(captures) > 1 and has_file:
-        raise QueryError(
-            "--out and --json write one report, not one per capture.", hint="give --capture N."
-        )
-    return captures
 
 
 def _report_parts(
@@ -191,7 +182,7 @@ def _report_parts(
         }
         facts = {"n_steps": found.n_steps, "n_parts": found.n_parts}
         document = {"verdict": str(found).split("\n"), **facts, **tables}
-        if _write_document(document, json_file) is None:
+        if write_document(document, json_file) is None:
             return
     console = output()
     console.print(path.name, style="bold", markup=False)
@@ -211,51 +202,35 @@ def _report_parts(
     aside.print(f"\nOne step with all files: {step}", style="dim", markup=False)
 
 
-def _trace_summary(found: Compiled, window: str) -> Summary:
-    """What limits a trace."""
-    begin_stage("Finding the critical path")
-    summary = Summary.of(*found, window)
-    begin_stage("Finding what limits it")
-    returns_memory()
-    _ = summary.verdict
-    return summary
+def _summary(
+    found: Compiled | Job, window: str, name: str, *, has_page: bool
+) -> Summary | JobSummary:
+    """What limits a trace or a job."""
+    summary: Summary | JobSummary
+    if isinstance(found, Compiled):
+        begin_stage("Finding the critical path")
+        summary = Summary.of(*found, window)
+        returns_memory()
+    else:
+        from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only jobs
+        from htagraph.reports.report import page_work  # noqa: PLC0415  deferred: only for pages
 
-
-def _job_summary(job: Job, name: str, *, has_page: bool) -> JobSummary:
-    """What limits a job."""
-    from htagraph.reports.job_summary import JobSummary  # noqa: PLC0415  deferred: only for jobs
-    from htagraph.reports.report import page_work  # noqa: PLC0415  deferred: only for pages
-
-    begin_stage("Finding the path across ranks")
-    also = page_work(len(job)) if has_page else ()
-    summary = JobSummary.of_answering(job, name, also)
-    _ = summary.path
+        job = windowed(found, window)
+        begin_stage("Finding the path across ranks")
+        summary = JobSummary.of_answering(job, name, page_work(len(job)) if has_page else ())
+        _ = summary.path
     begin_stage("Finding what limits it")
     _ = summary.verdict
     return summary
-
-
-def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
-    """Check what is to be done with files, before anything is read."""
-    if not files and (out is not None or open_page):
-        raise QueryError(
-            "--no-files conflicts with --out and --open.", hint="leave out one of them."
-        )
 
 
 def _print(summary: Summary | JobSummary, *, tables: bool, quiet: bool) -> None:
     """Print a report, each part as soon as it is made."""
-    behind = (
-        partial(_print_tables, summary=summary)
-        if isinstance(summary, Summary)
-        else partial(_print_job_tables, summary=summary)
-    )
-    head = partial(print_verdict, summary=summary)
-    for part in (head, behind) if tables else (head,):
+    for part in (print_verdict, _print_tables)[: 1 + tables]:
         console = output()
         with shown_progress(quiet=quiet), console.capture() as captured:
             begin_stage("Summing up")
-            part(console)
+            part(console, summary)
         console.file.write(captured.get())
         console.file.flush()
 
@@ -264,26 +239,10 @@ def _write_json(summary: Summary | JobSummary, json_file: str, written: dict[str
     """Write the report as JSON, or print it, if asked for."""
     if not json_file:
         return
-    from htagraph.reports import json_document  # noqa: PLC0415  deferred: only for JSON
+    from htagraph.reports.json_document import json_document  # noqa: PLC0415  only for JSON
 
-    document = (
-        json_document.json_document(summary, written)
-        if isinstance(summary, Summary)
-        else json_document.job_document(summary, written)
-    )
-    if file := _write_document(document, json_file):
+    if file := write_document(json_document(summary, written), json_file):
         written["json"] = file
-
-
-def _write_document(document: dict[str, Any], json_file: str) -> Path | None:
-    """Write a document as JSON, or print it for `-`; the file, None if printed."""
-    text = json.dumps(document, indent=2, default=str) + "\n"
-    if json_file == "-":
-        typer.echo(text, nl=False)
-        return None
-    file = Path(json_file)
-    write_text(file, text)
-    return file
 
 
 def _open(written: dict[str, Path]) -> None:
@@ -293,20 +252,21 @@ def _open(written: dict[str, Path]) -> None:
         raise QueryError("no browser can be opened here.", hint=f"open {page} in one.")
 
 
-def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
-    """Print the files that were written and how to open them."""
+def _print_next(
+    summary: Summary | JobSummary,
+    files: dict[str, Path],
+    source: Source,
+    window: str,
+    *,
+    tables: bool,
+    quiet: bool,
+) -> None:
+    """Print the files that were written, how to open them, and what to ask next."""
     aside = notices(quiet=quiet)
     if files:
         aside.print()
     for what, file in files.items():
         aside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
-
-
-def _print_next(
-    summary: Summary | JobSummary, source: Source, window: str, *, tables: bool, quiet: bool
-) -> None:
-    """Print what to ask next, as commands to copy."""
-    aside = notices(quiet=quiet)
     name, (verb, more) = shlex.join(map(str, source.given)), next_question(summary)
     if source.rank is not None:
         name += f" --rank {source.rank}"
@@ -317,12 +277,15 @@ def _print_next(
         aside.print(f"All of it: htagraph report --tables {name}{part}", style="dim", markup=False)
 
 
-def _print_tables(console: Console, summary: Summary) -> None:
+def _print_tables(console: Console, summary: Summary | JobSummary) -> None:
     """Print what is behind the verdict: the path, what the devices do, and what to check."""
-    if len(summary.by_step):
-        n_steps = len(summary.by_step)
-        of = f", first {_N_ROWS} of {n_steps:,}" if n_steps > _N_ROWS else ""
-        print_titled(console, f"By step{of}", summary.by_step.head(_N_ROWS))
+    if not isinstance(summary, Summary):
+        if summary.inferred:
+            console.print(f"\n{summary.inferred}", style="dim", markup=False)
+        for title, frame in job_tables(summary):
+            _print_first(console, title, frame)
+        return
+    _print_first(console, "By step", summary.by_step)
     segments = human_count(summary.path.n_segments, "segment")
     title = f"Critical path: {human_duration(summary.path.dur_ns)} in {segments}"
     print_titled(console, title, _bound_table(summary, console.width))
@@ -350,11 +313,9 @@ def _print_tables(console: Console, summary: Summary) -> None:
         print_titled(console, "Repairs of the file", shown)
 
 
-def _print_job_tables(console: Console, summary: JobSummary) -> None:
-    """Print the tables of a job: late ranks, its critical path."""
-    if summary.inferred:
-        console.print(f"\n{summary.inferred}", style="dim", markup=False)
-    for title, frame in job_tables(summary):
+def _print_first(console: Console, title: str, frame: pd.DataFrame) -> None:
+    """Print the first rows of a table, if it has any, and of how many they are."""
+    if len(frame):
         of = f", first {_N_ROWS} of {len(frame):,}" if len(frame) > _N_ROWS else ""
         print_titled(console, f"{title}{of}", frame.head(_N_ROWS))
 

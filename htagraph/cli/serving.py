@@ -1,18 +1,9 @@
 """Server of `htagraph view`: on loopback, one trace, for the Perfetto UI alone.
 
-Every user of the machine can connect, so what is of the trace is behind a random token:
-
-``/TOKEN/trace/NAME``
-    The trace.
-``/TOKEN/?ts=START_NS&dur=DUR_NS``
-    Redirects to the UI with the trace open at that time. Times are those of the file: 0 is
-    ``path.origin_ns``.
-``/TOKEN/report.html``
-    The page of the report on the trace, if there is one. It links to ``./?ts=...``.
-``/TOKEN/``
-    Redirects to the UI with the trace open.
-``/`` and all else
-    The UI, if it is installed.
+Every user of the machine can connect, so what is of the trace is behind a random token: the trace
+(``/TOKEN/trace/NAME``), the page of its report (``/TOKEN/report.html``), and redirects to the UI
+with the trace open (``/TOKEN/``), also at a time of the file, where 0 is ``path.origin_ns``
+(``/TOKEN/?ts=START_NS&dur=DUR_NS``). All else is the UI, if it is installed.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +19,7 @@ from htagraph.model.colors import COLORS
 from htagraph.model.columns import heading
 from htagraph.model.labels import printable
 from htagraph.writers.cells import Columns, fitted, human_frame
+from htagraph.writers.output_file import write_text
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
     from htagraph.findings.verdict import Paragraph
@@ -156,6 +159,16 @@ def print_frame(
             from htagraph.reports.markdown import markdown_table  # noqa: PLC0415  deferred
 
             console.file.write(markdown_table(human_frame(picked)) + "\n")
+
+
+def write_document(document: dict[str, Any], json_file: str) -> Path | None:
+    """Write a document as JSON, or print it for `-`; the file, None if printed."""
+    text = json.dumps(document, indent=2, default=str) + "\n"
+    if json_file == "-":
+        typer.echo(text, nl=False)
+        return None
+    write_text(json_file, text)
+    return Path(json_file)
 
 
 def csv_text(frame: pd.DataFrame) -> str:

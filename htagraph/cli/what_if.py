@@ -1,11 +1,7 @@
-"""`htagraph what-if`: what would help, and by how much; or what one change would do.
-
-Predictions on the terminal: what would help, or what changes would save.
-"""
+"""`htagraph what-if`: what would help, and by how much; or what one change would do."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
@@ -24,7 +20,7 @@ from htagraph.cli.inputs import (
     window_in_words,
     windowed,
 )
-from htagraph.cli.tables import Format, print_facts, print_frame, print_titled
+from htagraph.cli.tables import Format, print_facts, print_frame, print_titled, write_document
 from htagraph.comparison.scenario import Scenario
 from htagraph.comparison.scenario import what_if as replayed
 from htagraph.errors import OutputError, QueryError
@@ -44,16 +40,14 @@ from htagraph.reports.prediction import (
     ranks_of,
     readings_of,
 )
-from htagraph.reports.summary import Summary
-from htagraph.reports.what_helps import UNCHANGED
+from htagraph.reports.summary import UNCHANGED, Summary
 from htagraph.run.compiled import Compiled, LoadOptions
-from htagraph.writers.output_file import write_text
 
 _N_PARTS = 5
 """Chosen: parts of a path that the terminal lists."""
 
 
-def print_opportunities(
+def print_answer(
     scenario: Scenario | JobScenario,
     summary: Summary | JobSummary,
     caveats: Sequence[str],
@@ -62,49 +56,32 @@ def print_opportunities(
     *,
     of: str,
 ) -> None:
-    """Print the changes that would help, largest saving first."""
+    """Print what changes save, and what limits the run then; without any, what would help."""
     console, (form, columns) = output(), asked
     if columns or form is not Format.TABLE:
-        print_frame(console, summary.opportunities, form, columns=columns, aside=aside)
+        frame = readings_of(scenario) if scenario.changes else summary.opportunities
+        print_frame(console, frame, form, columns=columns, aside=aside)
         return
     print_facts(console, summary, caveats)
-    if scenario.withheld:
+    if scenario.changes:
+        changes = ", ".join(map(str, scenario.changes))
+        print_sentence(console, f"{of[0].upper()}{of[1:]} with {changes}:")
+        print_sentence(console, prediction_in_words(scenario), style="bold")
+        print_notes(console, caveats_of(scenario))
+        if not scenario.withheld:
+            print_titled(console, "What limits it", _largest(bounds_of(scenario)))
+            if isinstance(scenario, JobScenario):
+                print_titled(console, "On which ranks", _largest(ranks_of(scenario)))
+    elif scenario.withheld:
         print_sentence(console, prediction_in_words(scenario), style="bold yellow")
-        return
-    found = summary.first_changes
-    if found.empty:
+    elif summary.first_changes.empty:
         print_sentence(console, UNCHANGED, style="bold")
-        return
-    saves = [f"{human_percent(share):>5}" for share in found["saves_share"]]
-    print_sentence(console, f"What would help {of}:", style="bold")
-    print_frame(console, found[["change"]].assign(saves=saves), form)
-    print_notes(console, ["Each change alone: savings do not add up.", *caveats_of(scenario)])
-
-
-def print_prediction(
-    scenario: Scenario | JobScenario,
-    summary: Summary | JobSummary,
-    caveats: Sequence[str],
-    asked: tuple[Format, str],
-    aside: Console,
-    *,
-    of: str,
-) -> None:
-    """Print what the changes save, and what limits the run then."""
-    console, (form, columns) = output(), asked
-    if columns or form is not Format.TABLE:
-        print_frame(console, readings_of(scenario), form, columns=columns, aside=aside)
-        return
-    print_facts(console, summary, caveats)
-    changes = ", ".join(map(str, scenario.changes))
-    print_sentence(console, f"{of[0].upper()}{of[1:]} with {changes}:")
-    print_sentence(console, prediction_in_words(scenario), style="bold")
-    print_notes(console, caveats_of(scenario))
-    if scenario.withheld:
-        return
-    print_titled(console, "What limits it", _largest(bounds_of(scenario)))
-    if isinstance(scenario, JobScenario):
-        print_titled(console, "On which ranks", _largest(ranks_of(scenario)))
+    else:
+        found = summary.first_changes
+        saves = [f"{human_percent(share):>5}" for share in found["saves_share"]]
+        print_sentence(console, f"What would help {of}:", style="bold")
+        print_frame(console, found[["change"]].assign(saves=saves), form)
+        print_notes(console, ["Each change alone: savings do not add up.", *caveats_of(scenario)])
 
 
 def _largest(parts: pd.DataFrame) -> pd.DataFrame:
@@ -249,11 +226,7 @@ def what_if(
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         reading = LoadOptions(stacks=stacks, infer=infer)
         found = source.opened(source.one_capture, reading, window, executor)
-        scenario, summary, caveats = (
-            _of_trace(found, window, changes)
-            if isinstance(found, Compiled)
-            else _of_job(windowed(found, window), source.name, changes)
-        )
+        scenario, summary, caveats = _replayed(found, window, source.name, changes)
         begin_stage("Replaying")
         document = prediction_document(scenario) if changes else opportunities_document(summary)
         if out is not None:
@@ -262,34 +235,25 @@ def what_if(
             run.to_perfetto(out)
     aside = notices(quiet=quiet)
     if json_file:
-        text = json.dumps({"file": str(source.path), **document}, indent=2) + "\n"
-        if json_file == "-":
-            typer.echo(text, nl=False)
-        else:
-            write_text(Path(json_file), text)
+        write_document({"file": str(source.path), **document}, json_file)
     if json_file != "-":
-        show = print_prediction if changes else print_opportunities
         of = window_in_words(window, of_job=source.is_job)
-        show(scenario, summary, caveats, (form, columns), aside, of=of)
+        print_answer(scenario, summary, caveats, (form, columns), aside, of=of)
     for file in filter(None, [out, None if json_file in ("", "-") else json_file]):
         aside.print(f"Wrote {file}", markup=False)
     if form is Format.TABLE and json_file != "-":
         print_next(source, changed=bool(changes), out=out, aside=aside)
 
 
-def _of_trace(
-    found: Compiled, window: str, changes: Sequence[Change]
-) -> tuple[Scenario, Summary, list[str]]:
-    """Scenario, summary and caveats of a trace."""
-    summary = Summary.of(*found, window)
-    scenario = replayed(summary.graph, *changes)
-    return scenario, summary, [*summary.window_caveats, *summary.damage]
-
-
-def _of_job(
-    job: Job, name: str, changes: Sequence[Change]
-) -> tuple[JobScenario, JobSummary, list[str]]:
-    """Scenario, summary and caveats of a job; each rank is opened once."""
+def _replayed(
+    found: Compiled | Job, window: str, name: str, changes: Sequence[Change]
+) -> tuple[Scenario | JobScenario, Summary | JobSummary, list[str]]:
+    """Scenario, summary and caveats of a trace, or of a job, each of whose ranks is opened once."""
+    if isinstance(found, Compiled):
+        of_trace = Summary.of(*found, window)
+        caveats = [*of_trace.window_caveats, *of_trace.damage]
+        return replayed(of_trace.graph, *changes), of_trace, caveats
+    job = windowed(found, window)
     scenario = replayed(job, *changes)
     begin_stage("Finding the path across ranks")
     if not job.is_replayed:

@@ -174,10 +174,7 @@ _OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label
 
 
 def calls_in_words(row: Mapping[Hashable, Any]) -> str:
-    """Whether work takes longer each time or runs more often; empty if neither.
-
-    `row`: of a frame of schema `frames.STEP_DIFF`.
-    """
+    """Whether work takes longer each time or runs more often; empty if neither."""
     n_before, n_after = float(row["calls_before"]), float(row["calls_after"])
     before_ns, after_ns = int(row["before_ns"]), int(row["after_ns"])
     if not n_before or not before_ns:

@@ -1,4 +1,4 @@
-"""The profile of a job: its steps on the common clock (`JobSteps`), and what each took."""
+"""The profile of a job: its steps on the common clock (`job_steps`), and what each took."""
 
 from __future__ import annotations
 
@@ -25,15 +25,12 @@ _Key = tuple[str, str, str, int]
 
 @dataclass(frozen=True)
 class _WorkIn:
-    """Kernels, operators and device states of a rank in some of its steps, or in a window.
-
-    `gaps` are edges of the job's path in which untraced code ran between events.
-    """
+    """Kernels, operators and device states of a rank in some of its steps, or in a window."""
 
     steps: tuple[tuple[str, int, int], ...]
     rows: tuple[int, ...]
     kind: tuple[int, ...]
-    gaps: tuple[int, ...]
+    gaps: tuple[int, ...]  # Edges of the job's path in which untraced code ran between events
 
     def __call__(self, graph: TraceGraph) -> tuple[list[Part], dict[int, str]]:
         """The parts of a rank, and the places of its untraced code on the path."""
@@ -98,13 +95,13 @@ def job_profile(job: Job, *, name: str = "job") -> RunProfile:
 
     The path runs across ranks; kernels, operators and device states are means over the ranks.
     """
-    path, steps = job.critical_path(), job.done_steps
-    samples = _job_samples(steps.done, path)
+    path, (steps, rows) = job.critical_path(), job.done_steps
+    samples = _job_samples(steps, path)
     samples = samples._replace(left_out=(*job.left_out, *samples.left_out))
     gap, on_rank = gap_edges(path.segments), path.segments["rank"].to_numpy(np.int64)
     works = {}
-    for rank in steps.rows:
-        own, at = job.summaries[rank].done, steps.rows[rank][samples.rows]
+    for rank in rows:
+        own, at = job.summaries[rank].done, rows[rank][samples.rows]
         lengths_ns = own.lengths_ns[at].tolist()
         times = zip(samples.frame["name"], own.start_ns[at].tolist(), lengths_ns, strict=False)
         if not len(at):
@@ -120,13 +117,13 @@ def job_profile(job: Job, *, name: str = "job") -> RunProfile:
     known = {(rank, edge): place for rank, (_, own) in found.items() for edge, place in own.items()}
     places = [known.get(key) for key in zip(on_rank.tolist(), gap.tolist(), strict=True)]
     sizes = [summary.world_size or 0 for summary in job.summaries.values()]
-    devices = sorted({name for rank in steps.rows for name in job.summaries[rank].device_names})
+    devices = sorted({name for rank in rows for name in job.summaries[rank].device_names})
     return profile_of(
         name,
         samples,
         [*path_parts(path.segments, samples, np.array(places, dtype=object)), *parts],
         devices=", ".join(devices),
         world_size=max(sizes, default=0),
-        n_ranks=len(steps.rows),
+        n_ranks=len(rows),
         damage=job_damage_in_words(one for one in job.rank_damage if not one.damage.is_accepted),
     )

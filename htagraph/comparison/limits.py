@@ -58,16 +58,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Checked:
-    """One limit, ``max-step`` for example, and the value of the run, None if unknown.
-
-    `said` is what a reader has to know, such as why the limit is withheld.
-    """
+    """One limit, ``max-step`` for example, and the value of the run, None if unknown."""
 
     limit: str
     value: float | None
     allowed: float
     state: State
-    said: str = ""
+    said: str = ""  # What a reader has to know, such as why the limit is withheld
 
     def in_words(self, value: float | None) -> str:
         """A value of this limit in words."""
@@ -83,15 +80,12 @@ class Checked:
 
 @dataclass(frozen=True)
 class Check:
-    """A run with its checked limits, and its difference from a baseline, if there is one.
-
-    `damage`: sentences on why limits are withheld that could be checked.
-    """
+    """A run with its checked limits, and its difference from a baseline, if there is one."""
 
     run: RunProfile
     limits: tuple[Checked, ...]
     diff: RunDiff | None = None
-    damage: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()  # Why limits are withheld that could be checked, in sentences
 
     @property
     def state(self) -> State:

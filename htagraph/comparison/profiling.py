@@ -272,10 +272,7 @@ def profile_of(
 def graph_profile(
     graph: TraceGraph, *, name: str = "", world_size: int | None = None
 ) -> RunProfile:
-    """The profile of a graph, or of a window of it.
-
-    Name and world size are those in its file by default.
-    """
+    """The profile of a graph in its window, with the name and world size of its file by default."""
     samples, origin = graph_samples(graph), graph.origin
     called = (graph.asked or graph.dag.span).name
     if world_size is None:

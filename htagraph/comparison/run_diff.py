@@ -1,9 +1,9 @@
 """RunDiff: what changed from one run to another, per step, beyond noise.
 
-it exceeds both what such means differ by in 99 of 100 comparisons without a change
-(`htagraph.arrays.welch`) and `LEAST_CHANGE` of the earlier value. Means, not medians: they add
-up, so the differences of all bounds sum to that of the steps, to the nanosecond. One slow step
-cannot move the mean far: steps far from the median are not typical
+A difference of means is a change if it exceeds both what such means differ by in 99 of 100
+comparisons without a change (`htagraph.arrays.welch`) and `LEAST_CHANGE` of the earlier value.
+Means, not medians: they add up, so the differences of all bounds sum to that of the steps, to the
+nanosecond. One slow step cannot move the mean far: steps far from the median are not typical
 (`htagraph.lookup.steady_steps`), and are named instead.
 
 Where steps come in kinds, a run is a sum: of each kind the mean, as often as it occurs. So are its
@@ -196,10 +196,7 @@ class RunDiff:
 
     @cached_property
     def _lasting(self) -> pd.Series:
-        """By how much names on the path differ in every step; the largest first.
-
-        Kinds count as often as they occur.
-        """
+        """By how much names on the path differ in every step, over all kinds; the largest first."""
         keys, before, after = self._sides("name")
         one, other = (side.whole for side in self._sides("step")[1:])
         is_longer = in_every_step(before.whole, after.whole, other.most / np.maximum(one.least, 1))

@@ -18,7 +18,7 @@ from htagraph.comparison.run_profile import Kind
 from htagraph.explain.odd_steps import odd_step_reasons
 from htagraph.lookup.attribution import gap_places
 from htagraph.lookup.done_steps import DoneSteps, alike_steps, done_steps
-from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.python_code import code_pieces
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.arrays import I64, Bools, Rows, Texts
 from htagraph.model.dag import Dag
@@ -150,7 +150,7 @@ def _codes(dag: Dag, tail: Rows, head: Rows) -> Texts:
     start_ns, end_ns = dag.events.node_ts_ns[tail], dag.events.node_ts_ns[head]
     lane = dag.events.lane[head >> 1].astype(np.int64)
     no_op = np.full(len(tail), -1, np.int64)
-    pieces = code_pieces(dag, Stretches(lane, start_ns, end_ns, no_op), {})
+    pieces = code_pieces(dag, (lane, start_ns, end_ns, no_op), {})
     order = np.argsort(pieces.end_ns - pieces.start_ns, kind="stable")
     line = pieces.line[order]
     found[pieces.stretch[order]] = np.where(line == "", "", "at " + line)  # the longest is last

@@ -137,16 +137,6 @@ def on_host_clock(structure: Structure, learnt: Learnt | None = None) -> Structu
 
     Its calibration says by how much, and by how much waits still overlap. With `learnt`, the clock
     is moved as it says, and from there only if these events demand it.
-
-    Examples
-    --------
-    >>> from htagraph.synth import timeline
-    >>> events = timeline('''
-    ...     cpu 1    |     [launch >a]
-    ...     stream 7 |  [k1 <a ]
-    ... ''')
-    >>> on_host_clock(examine(events)).calibration.clock_shift_ns
-    3000
     """
     calibration = learnt.calibration if learnt else structure.calibration
     known = _Shifts.of(calibration)

@@ -138,8 +138,7 @@ def flow_edges(structure: Structure) -> EdgeTable:
 @once
 def _is_autograd(structure: Structure) -> Bools:
     """Whether each event has the name of an autograd function."""
-    events = structure.events
-    return events.named(events.symbols.searched(AUTOGRAD_FUNCTION))
+    return structure.events.searched(AUTOGRAD_FUNCTION)
 
 
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
@@ -152,16 +151,13 @@ def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
     top = host[structure.parent[host] < 0]
     top = top[np.lexsort((events.ts_ns[top], events.lane[top]))]
     named = _is_autograd(structure)[top]
-    is_op, lane, n_lanes = (
-        events.kind[top] == EventKind.OP,
-        events.lane[top],
-        max(len(events.lanes), 1),
-    )
+    is_op, lane = events.kind[top] == EventKind.OP, events.lane[top]
+    n_lanes = max(len(events.lanes), 1)
     n_named = np.bincount(lane[named & is_op], minlength=n_lanes)
     mostly = 2 * n_named > np.bincount(lane[is_op], minlength=n_lanes)
     first = np.flatnonzero(np.diff(lane, prepend=-1))
     begins = np.isin(np.arange(n_lanes), lane[first[named[first]]])
-    steps = events.named(events.symbols.searched(PROFILER_STEP))
+    steps = events.searched(PROFILER_STEP)
     return np.flatnonzero((mostly | begins) & ~np.isin(np.arange(n_lanes), events.lane[steps]))
 
 

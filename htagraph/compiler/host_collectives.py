@@ -45,14 +45,14 @@ _HELD_PART = 2
 def _callers(structure: Structure) -> I64:
     """Operators that give a collective to a backend of the host: they enclose no launch of it."""
     events = structure.events
-    elsewhere = structure.is_launch | events.named(events.symbols.searched(NCCL_ANNOTATION))
+    elsewhere = structure.is_launch | events.searched(NCCL_ANNOTATION)
     above = np.zeros(len(events), dtype=bool)
     around = structure.parent[elsewhere]
     while len(current := distinct(around[around >= 0])):
         current = current[~above[current]]
         above[current] = True
         around = structure.parent[current]
-    called = events.named(events.symbols.searched(HOST_CALLER)) & (events.kind == EventKind.OP)
+    called = events.searched(HOST_CALLER) & (events.kind == EventKind.OP)
     return np.flatnonzero(called & ~above)
 
 
@@ -84,7 +84,7 @@ def _pairs(structure: Structure) -> tuple[I64, I64]:
     """Calls, and the range of a worker that each one has."""
     events = structure.events
     none = np.empty(0, dtype=np.int64)
-    named = events.named(events.symbols.searched(HOST_COLLECTIVE))
+    named = events.searched(HOST_COLLECTIVE)
     ranges = structure.host[named[structure.host]]
     calls = _callers(structure) if len(ranges) else none
     ranges = ranges[~is_in(events.lane[ranges], events.lane[calls])]
@@ -109,9 +109,9 @@ def _held(structure: Structure, calls: I64, ranges: I64) -> I64:
     ended = events.end_ns[ranges]
     at = between.last(events.lane[calls], ended - 1)
     at = np.where(gather(between.is_followed, at, default=False), at, -1)
-    uses = events.named(events.symbols.searched(HOST_WAIT))
+    uses = events.searched(HOST_WAIT)
     # What begins or ends next, views of tensors aside.
-    views = gather(events.named(events.symbols.searched(HOST_VIEW)), between.node >> 1)
+    views = gather(events.searched(HOST_VIEW), between.node >> 1)
     others = np.flatnonzero(~(views & between.is_followed))
     following = between.node[others[np.searchsorted(others, at + 1)]] >> 1
     soon = _OVERHANG_FACTOR * (between.ts_ns[at + 1] - ended) <= ended - between.ts_ns[at]

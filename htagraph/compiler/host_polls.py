@@ -74,7 +74,7 @@ def _quiet(structure: Structure, known: EdgeTable) -> Stretches:
     """Long stretches in no call whose end is not explained yet."""
     events, steps = structure.events, long_stretches(structure)
     in_call = gather(events.kind, steps.inside, EventKind.OP) == EventKind.RUNTIME
-    queries = events.named(events.symbols.searched(POLLS))
+    queries = events.searched(POLLS)
     between = queries[steps.since >> 1] & queries[steps.until >> 1]
     return take(steps, ~in_call & ~between & ~is_in(steps.until, explained_ends(known)))
 
@@ -85,7 +85,7 @@ def _query_loops(structure: Structure) -> tuple[Stretches, I64]:
     Those below an operator are none: the caching allocator queries each event that it keeps once.
     """
     events, between = structure.events, structure.boundaries
-    queries = events.named(events.symbols.searched(POLLS)) & (events.kind == EventKind.RUNTIME)
+    queries = events.searched(POLLS) & (events.kind == EventKind.RUNTIME)
     is_query = queries[between.node >> 1]
     rows = np.flatnonzero(is_query[:-1] & is_query[1:] & between.is_followed[:-1])
     run = np.cumsum(np.diff(rows, prepend=-2) > 1) - 1
@@ -131,7 +131,7 @@ def _beside(structure: Structure, stretches: Stretches) -> _Beside:
 def _polling_operator(structure: Structure, stretches: Stretches) -> I64:
     """Outermost operator around each stretch that is known to poll, -1 for none."""
     events = structure.events
-    polls = events.named(events.symbols.searched(_POLLING_OPERATOR))
+    polls = events.searched(_POLLING_OPERATOR)
     found = np.full(len(stretches.since), -1, dtype=np.int64)
     current = stretches.inside.copy()
     while (current >= 0).any():
@@ -164,7 +164,7 @@ def _waits(structure: Structure, known: EdgeTable, quiet: Stretches, beside: _Be
     elapsed &= gather(structure.may_idle, quiet.inside, default=True)[beside.stretch]
     # The counter is written while the kernel runs: the host may continue before it ends.
     length_ns = (events.node_ts_ns[quiet.until] - events.node_ts_ns[quiet.since])[beside.stretch]
-    polled = events.named(events.symbols.searched(_POLLED_KERNEL))[beside.work]
+    polled = events.searched(_POLLED_KERNEL)[beside.work]
     spins = polled & (np.abs(beside.distance_ns) <= length_ns // _PART_OF_WAIT)
     # What spins on one kernel does not wait for another that happens to end there.
     reads &= ~np.isin(beside.stretch, beside.stretch[polled])
@@ -206,11 +206,8 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
     ended_ns = structure.events.end_ns[polled.work]
     answered = ended_ns >= since_ns[polled.stretch]
     answered &= ended_ns <= structure.events.end_ns[loops.until >> 1][polled.stretch]
-    found = [
-        _edges(structure, quiet, waits),
-        _edges(structure, loops, take(polled, answered)),
-    ]
-    return Inferred(EdgeTable.concat(found))
+    edges = [_edges(structure, quiet, waits), _edges(structure, loops, take(polled, answered))]
+    return Inferred(EdgeTable.concat(edges))
 
 
 def _retries(structure: Structure) -> Stretches:
@@ -220,7 +217,7 @@ def _retries(structure: Structure) -> Stretches:
     """
     events, parent = structure.events, structure.parent
     frees = structure.meanings == CallMeaning.FREE
-    allocates = events.named(events.symbols.searched(ALLOCATION)) & ~frees
+    allocates = events.searched(ALLOCATION) & ~frees
     calls = np.flatnonzero(allocates & (events.kind == EventKind.RUNTIME))
     calls = calls[np.lexsort((events.ts_ns[calls], events.lane[calls]))]
     again = np.full(len(events), -1, dtype=np.int64)

@@ -238,11 +238,9 @@ class Structure:
         more than poll, or than run collectives for others. A call that only waits is no work.
         """
         events = self.events
-        marked = events.named(events.symbols.searched(PROFILER_STEP)) & (
-            events.kind == EventKind.ANNOTATION
-        )
+        marked = events.searched(PROFILER_STEP) & (events.kind == EventKind.ANNOTATION)
         works = among(events.kind, (EventKind.OP, EventKind.ANNOTATION))
-        serves = events.named(events.symbols.searched(HOST_COLLECTIVE))
+        serves = events.searched(HOST_COLLECTIVE)
         for bounds in (marked, self.is_launch, works & ~serves, works):
             if bounds.any():
                 of_work = is_in(events.lane, events.lane[bounds])
@@ -436,7 +434,7 @@ def _outside_transfers(events: EventTable, parent: I32) -> I32:
         thread   [c10d::send     ][aten::mm][wait]
         range            [gloo:send              ]
     """
-    named = events.named(events.symbols.searched(HOST_COLLECTIVE))
+    named = events.searched(HOST_COLLECTIVE)
     ranges = np.flatnonzero(named & (parent >= 0))
     ranges = ranges[events.end_ns[ranges] > events.end_ns[parent[ranges]]]
     rows = np.flatnonzero(is_in(np.maximum(parent, 0), ranges) & (parent >= 0))

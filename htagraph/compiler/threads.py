@@ -37,7 +37,7 @@ def _pools(structure: Structure) -> list[list[int]]:
     """Lanes whose threads have one name but for numbers, and neither step, launch nor call."""
     events = structure.events
     launches = structure.is_launch
-    steps = events.named(events.symbols.searched(PROFILER_STEP)) & events.is_host
+    steps = events.searched(PROFILER_STEP) & events.is_host
     busy = {*distinct(events.lane[launches]).tolist(), *distinct(events.lane[steps]).tolist()}
     busy |= set(worker_lanes(structure).values())
     pools: dict[tuple[int | str, str], list[int]] = {}

@@ -27,7 +27,7 @@ from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
 from htagraph.lookup.attribution import around, gap_places, host_of, innermost, under, under_pattern
 from htagraph.lookup.programs import is_plain, user_ranges
-from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.python_code import code_pieces
 from htagraph.lookup.queues import READS, is_matched, long_waits
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.lookup.work_groups import runs_in_closure
@@ -234,12 +234,12 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Bools) -> I8:
     cause[is_host & (cause == _CODE[Cause.GAPS_BETWEEN_KERNELS])] = _CODE[Cause.CPU_WORK]
     runs_call = is_host & (gather(events.kind, event) == EventKind.RUNTIME)
     runs_call &= pieces.bound != Bound.LAUNCH
-    long = long_calls(dag)
+    is_setup, is_full_queue, is_wait = long_calls(dag)
     tail = gather(dag.edges.tail, pieces.edge) >> 1
     call = np.where(pieces.bound == Bound.LAUNCH, tail, event)  # a launch is its call's time
-    cause[is_host & gather(long.is_setup, call, default=False)] = _CODE[Cause.ONE_TIME_SETUP]
-    cause[runs_call & gather(long.is_full_queue, event, default=False)] = _CODE[Cause.FULL_QUEUE]
-    cause[runs_call & gather(long.is_wait, event, default=False)] = _CODE[Cause.GPU_SYNCHRONIZATION]
+    cause[is_host & gather(is_setup, call, default=False)] = _CODE[Cause.ONE_TIME_SETUP]
+    cause[runs_call & gather(is_full_queue, event, default=False)] = _CODE[Cause.FULL_QUEUE]
+    cause[runs_call & gather(is_wait, event, default=False)] = _CODE[Cause.GPU_SYNCHRONIZATION]
     cause[is_host & _named(dag, event, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     blocking = is_matched(dag)
     unrecorded = gather(long_waits(dag) & ~blocking, event, default=False)
@@ -366,7 +366,7 @@ def _lines(dag: Dag, pieces: Pieces, cause: I8, call: I64) -> tuple[Coded, I64]:
     calls, which = np.unique(np.concatenate([itself, call]), return_inverse=True)
     lane, begins = dag.events.lane[calls].astype(np.int64), dag.events.ts_ns[calls]
     outside = np.full(len(calls), -1, dtype=np.int64)  # the line is that of the operator's caller
-    line = code_pieces(dag, Stretches(lane, begins, begins + 1, outside), {}).line
+    line = code_pieces(dag, (lane, begins, begins + 1, outside), {}).line
     code, which = pieces.line.copy(), which + len(pieces.lines)
     code[waits] = which[: len(waits)]
     return Coded(code, np.concatenate([pieces.lines, line])), which[len(waits) :]
@@ -406,25 +406,21 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     return _attributed(dag, coded, texts_of).frame()
 
 
-class Charged(NamedTuple):
-    """Parts of segments with their cause, in any order; together as long as the segments."""
+def charged(dag: Dag, segments: Segments) -> tuple[I64, I64, I8]:
+    """Attributed time of segments as causes only: names and places take most of the time.
 
-    segment: I64
-    dur_ns: I64
-    cause: I8  # Position in `Cause`
-
-
-def charged(dag: Dag, segments: Segments) -> Charged:
-    """Attributed time of segments as causes only: names and places take most of the time."""
+    Parts of segments, in any order, together as long as they: the segment, the time, and the
+    position in `Cause`.
+    """
     if not len(dag.events):
         unknown = np.full(len(segments.edge), _CODE[Cause.UNKNOWN_WAITS], dtype=np.int8)
-        return Charged(np.arange(len(segments.edge)), segments.dur_ns, unknown)
+        return np.arange(len(segments.edge)), segments.dur_ns, unknown
     pieces = Pieces.of(segments).cut_at_code(dag)
     cause, waits = _causes(dag, pieces)
     left_ns = pieces.dur_ns.copy()
     left_ns[waits.row] -= waits.dur_ns
     left = np.flatnonzero(left_ns)
-    return Charged(
+    return (
         np.concatenate([pieces.segment[left], pieces.segment[waits.row]]).astype(np.int64),
         np.concatenate([left_ns[left], waits.dur_ns]),
         np.concatenate([cause[left], _causes_of_waits(dag, waits.call)]),

@@ -82,10 +82,7 @@ def _not_the_sum(by: str, total_ns: int) -> GraphError:
 def sum_by(
     segments: pd.DataFrame, by: str, total_ns: int, schema: Schema, *, sort: bool = True
 ) -> pd.DataFrame:
-    """Time of segments by one of their columns, the largest first, or in order of appearance.
-
-    `total_ns`: what the parts must add up to.
-    """
+    """Time of segments by a column, the largest first or as they appear; `total_ns` together."""
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
             f"a path cannot be broken down by {by!r}.",
@@ -172,10 +169,7 @@ class _Seen(NamedTuple):
 
 
 def path_sums(dag: Dag, windows: Sequence[Window]) -> tuple[PathSums, list[tuple[str, str, str]]]:
-    """Time of the paths of some windows by bound, name and operator, and these.
-
-    Names and operators are without the numbers of steps.
-    """
+    """Time of the paths of some windows by bound, name and operator, without step numbers."""
     edges, times, opening = dag.edges, dag.events.node_ts_ns, Openings(dag)
     ends = np.array([path_end(dag, one) for one in windows], dtype=np.int64).reshape(-1, 2)
     since_ns = np.array([one.start_ns for one in windows], dtype=np.int64)

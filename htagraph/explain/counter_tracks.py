@@ -91,14 +91,14 @@ def _sampled(dag: Dag) -> Iterator[CounterTrack]:
 
 def _tracks_of(dag: Dag, changes: CounterChanges, prefix: str, unit: str) -> list[CounterTrack]:
     """A track for each counter that has values."""
-    levels = counter_levels(changes, dag.span)
-    ends = np.searchsorted(levels.track, np.arange(len(changes.name) + 1))
+    track, start_ns, _, value = counter_levels(changes, dag.span)
+    ends = np.searchsorted(track, np.arange(len(changes.name) + 1))
     return [
         CounterTrack(
             f"{prefix}{in_words(changes.name[of])}",
             unit,
-            levels.start_ns[first:last],
-            levels.value[first:last] / changes.unit,
+            start_ns[first:last],
+            value[first:last] / changes.unit,
             int(changes.device[of]),
             int(changes.stream[of]),
         )

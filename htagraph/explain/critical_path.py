@@ -15,7 +15,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,13 +37,6 @@ _AT_ONCE = 1 << 16
 """Edges of a part of a path. Changes only the speed."""
 
 _BEFORE, _REST = int(Bound.WORK_FROM_BEFORE_THE_PROFILE), int(Bound.UNKNOWN_WAITS)
-
-
-class _Walk(NamedTuple):
-    """Edges of the path, earliest first; the last may cross the end of the window."""
-
-    edges: I32
-    first_node: int
 
 
 def _sink_edge(dag: Dag, window: Window) -> int:
@@ -98,10 +90,7 @@ def last_node(dag: Dag, window: Window) -> int:
 
 
 def path_end(dag: Dag, window: Window) -> tuple[int, int]:
-    """Node from which the path of a window is walked back, and the edge that crosses its end.
-
-    Each is -1 for none.
-    """
+    """Node from which a path is walked back, and edge that crosses its end; -1 for none."""
     last = last_node(dag, window)
     if last < 0 or dag.events.node_ts_ns[last] != window.end_ns:
         under_way = _sink_edge(dag, window)
@@ -110,21 +99,21 @@ def path_end(dag: Dag, window: Window) -> tuple[int, int]:
     return last, -1
 
 
-def _walk(dag: Dag, window: Window) -> _Walk:
-    """Binding edges of a window, from its start to its end."""
+def _walk(dag: Dag, window: Window) -> tuple[I32, int]:
+    """Edges of the path, earliest first, and its first node; the last may cross the end."""
     edges, times = dag.edges, dag.events.node_ts_ns
     last, under_way = path_end(dag, window)
     closing = np.array([under_way] if under_way >= 0 else [], dtype=np.int32)
     if last < 0:
-        return _Walk(closing, -1)
+        return closing, -1
     walked = walk_back(last, dag.binding, edges.tail, times, until_ns=window.start_ns)
     first = int(edges.tail[walked[0]]) if len(walked) else last
-    return _Walk(np.concatenate([walked, closing]), first)
+    return np.concatenate([walked, closing]), first
 
 
 def path_edges(dag: Dag, window: Window) -> I32:
     """Rows of the edge table on the critical path of a window, earliest first."""
-    return _walk(dag, window).edges
+    return _walk(dag, window)[0]
 
 
 def end_node(dag: Dag, window: Window) -> int:
@@ -197,23 +186,23 @@ def path_segments(dag: Dag, windows: Sequence[Window]) -> Segments:
     its mechanism explains it and beyond, and one after the last. Those of no length are left out.
     """
     walks = [_walk(dag, window) for window in windows]
-    rows = np.concatenate([np.empty(0, dtype=np.int32), *(walk.edges for walk in walks)])
-    pairs, openings = zip(windows, walks, strict=True), Openings(dag)
+    rows = np.concatenate([np.empty(0, dtype=np.int32), *(edges for edges, _ in walks)])
+    openings = Openings(dag)
     ends = [
-        (window.start_ns, window.end_ns, len(walk.edges), *openings.of(window, walk.first_node))
-        for window, walk in pairs
+        (window.start_ns, window.end_ns, len(edges), *openings.of(window, first))
+        for window, (edges, first) in zip(windows, walks, strict=True)
     ]
     return _filled(rows, ends, EdgeColumns.of(dag.edges.columns), BoundRules.of(dag))
 
 
 def path_parts(dag: Dag, window: Window) -> Iterator[Segments]:
     """The segments of one window in parts, for sums: all at once are much memory."""
-    walk = _walk(dag, window)
+    walked, first = _walk(dag, window)
     edges, rules = EdgeColumns.of(dag.edges.columns), BoundRules.of(dag)
-    since, opening = window.start_ns, Openings(dag).of(window, walk.first_node)
-    for begin in range(0, max(len(walk.edges), 1), _AT_ONCE):
-        rows, until = walk.edges[begin : begin + _AT_ONCE], window.end_ns
-        if begin + _AT_ONCE < len(walk.edges):
+    since, opening = window.start_ns, Openings(dag).of(window, first)
+    for begin in range(0, max(len(walked), 1), _AT_ONCE):
+        rows, until = walked[begin : begin + _AT_ONCE], window.end_ns
+        if begin + _AT_ONCE < len(walked):
             until = max(since, int(rules.node_ts_ns[edges.head[rows[-1]]]))
         yield _filled(rows, [(since, until, len(rows), *opening)], edges, rules)
         since, opening = until, (until, until, Bound.UNKNOWN_WAITS, -1)

@@ -13,7 +13,6 @@ unlike three others. Without two whole steps that are at least half of the rest,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -40,28 +39,25 @@ SAID_FROM = 0.01
 test_default_window."""
 
 
-class DefaultWindow(NamedTuple):
-    """The window that answers are about by default."""
-
-    window: Window
-    left_out: tuple[str, ...] = ()  # What of the trace, in order of time; empty if not of note
-
-
-def default_window(dag: Dag) -> DefaultWindow:
-    """The default window of a trace."""
+def default_window(dag: Dag) -> tuple[Window, tuple[str, ...]]:
+    """The default window of a trace, and what of the trace it leaves out, in order of time."""
     rest, said = dag.span, []
-    if may_open_long(dag) and (found := _after_opening(dag)) is not None:
-        said.append(opening_in_words(found.start_ns - rest.start_ns))
-        rest = found
+    if may_open_long(dag):
+        path = path_segments(dag, [rest])
+        opening_ns = int(path.dur_ns[path.bound == Bound.WORK_FROM_BEFORE_THE_PROFILE].sum())
+        found = rest_after_opening(path, rest) if is_long(opening_ns, rest.dur_ns) else None
+        if found is not None:
+            said.append(opening_in_words(found.start_ns - rest.start_ns))
+            rest = found
     if (part := part_to_judge(dag, rest)) is not None:
         said.append(f"{human_duration(rest.dur_ns - part.dur_ns)} around {WHOLE_PART}")
         rest = part
     steps = done_steps(dag)
     some = steps.of_window(rest.start_ns, rest.end_ns)
     if some is None:
-        return DefaultWindow(rest, tuple(said))
+        return rest, tuple(said)
     ends = ends_in_words(steps, some, (rest.start_ns, rest.end_ns))
-    return DefaultWindow(steps.window(some), (*said, *ends))
+    return steps.window(some), (*said, *ends)
 
 
 def ends_in_words(steps: DoneSteps, some: slice, rest: tuple[int, int]) -> list[str]:
@@ -116,13 +112,6 @@ def may_open_long(dag: Dag) -> bool:
     if len(unlinked) and len(host_ns):  # until the host begins, nothing else is recorded
         last_ns = max(last_ns, host_ns.min())
     return is_long(int(last_ns) - begin_ns, dag.span.dur_ns)
-
-
-def _after_opening(dag: Dag) -> Window | None:
-    """What follows the opening of a trace; None if that is a fifth of it or less."""
-    path = path_segments(dag, [dag.span])
-    waited_ns = int(path.dur_ns[path.bound == Bound.WORK_FROM_BEFORE_THE_PROFILE].sum())
-    return rest_after_opening(path, dag.span) if is_long(waited_ns, dag.span.dur_ns) else None
 
 
 def is_long(opening_ns: int, window_ns: int) -> bool:

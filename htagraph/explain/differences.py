@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,33 +38,25 @@ def short_name(name: str) -> str:
     return "".join(out).strip().rpartition(" ")[2] or name
 
 
-class _Side(NamedTuple):
-    """Names on one side, how often each occurs, and its time."""
+_Side = tuple[list[str], I64, I64]
+"""Names on one side, how often each occurs, and its time."""
 
-    names: list[str]
-    n: I64
-    time_ns: I64
 
-    @classmethod
-    def of(
-        cls,
-        texts: Texts,
-        count: I64,
-        time_ns: I64,
-        spelled: Callable[[str], str] = without_step_number,
-    ) -> _Side:
-        """Those that occur; texts of the same spelling are one name."""
-        used = np.flatnonzero(count)
-        shared = np.array([spelled(text) for text in texts[used]], dtype=object)
-        code, names = pd.factorize(shared, sort=True)
-        sums = (sum_by_code(code, values[used], len(names)) for values in (count, time_ns))
-        return cls(names.tolist(), *sums)
+def _side(
+    texts: Texts, count: I64, time_ns: I64, spelled: Callable[[str], str] = without_step_number
+) -> _Side:
+    """Names that occur; texts of the same spelling are one."""
+    used = np.flatnonzero(count)
+    shared = np.array([spelled(text) for text in texts[used]], dtype=object)
+    code, names = pd.factorize(shared, sort=True)
+    n, dur_ns = (sum_by_code(code, values[used], len(names)) for values in (count, time_ns))
+    return names.tolist(), n, dur_ns
 
 
 def _by_name(dag: Dag, work: Clipped, *, short: bool) -> _Side:
     """Events by name, with their time."""
     symbol, n = dag.events.name[work.event], len(dag.events.symbols)
-    return _Side.of(
+    return _side(
         dag.events.symbols.array,
         np.bincount(symbol, minlength=n),
         sum_by_code(symbol, work.dur_ns, n),
@@ -76,7 +67,7 @@ def _by_name(dag: Dag, work: Clipped, *, short: bool) -> _Side:
 def _work_by(dag: Dag, work: Clipped, by: ComparedBy) -> _Side:
     """Device work by where it was launched."""
     code, names = COMPARED_BY[by](dag, work.event)
-    return _Side.of(
+    return _side(
         names,
         np.bincount(code, minlength=len(names)),
         sum_by_code(code, work.dur_ns, len(names)),
@@ -91,7 +82,7 @@ def _operators_by(dag: Dag, work: Clipped, by: ComparedBy) -> _Side:
     )
     n, n_lanes = len(names), max(len(dag.events.lanes), 1)
     running = union(code * n_lanes + dag.events.lane[event], work.start_ns, work.end_ns)
-    return _Side.of(
+    return _side(
         names,
         np.bincount(code, minlength=n),
         sum_by_code(running.group // n_lanes, running.end - running.start, n),
@@ -100,12 +91,12 @@ def _operators_by(dag: Dag, work: Clipped, by: ComparedBy) -> _Side:
 
 def _diff(before: _Side, after: _Side) -> pd.DataFrame:
     """Counts and times of both sides by name."""
-    names = sorted({*before.names, *after.names})
+    names = sorted({*before[0], *after[0]})
     place = {text: number for number, text in enumerate(names)}
     count, time = np.zeros((2, 2, len(names)), dtype=np.int64)
-    for number, side in enumerate((before, after)):
-        rows = np.array([place[text] for text in side.names], dtype=np.int64)
-        count[number, rows], time[number, rows] = side.n, side.time_ns
+    for number, (own, n, time_ns) in enumerate((before, after)):
+        rows = np.array([place[text] for text in own], dtype=np.int64)
+        count[number, rows], time[number, rows] = n, time_ns
     delta = time[1] - time[0]
     change = np.select(
         [count[0] == 0, count[1] == 0, delta > 0, delta < 0], [0, 1, 2, 3], default=4
@@ -180,17 +171,6 @@ def kernel_diff(
     other precisions: by operator and shapes without types, or by where they were launched.
     `short_names`: whether names that differ in template arguments only are one. Largest change of
     time first; ``delta_ns`` adds up to the change of device time.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> before = compile_events(timeline("stream 7 |[gemm][relu]"))
-    >>> after = compile_events(timeline("stream 7 |[gemm   ]"))
-    >>> kernel_diff(before, after)[["name", "change", "n_delta", "delta_ns"]]
-       name   change  n_delta  delta_ns
-    0  relu  removed       -1     -6000
-    1  gemm    grown        0      3000
     """
     sides = [
         (dag, device_work(dag, window or dag.span))
@@ -207,10 +187,7 @@ def kernel_diff(
 
 
 def path_diff(before: pd.DataFrame, after: pd.DataFrame, *, delta_ns: int) -> pd.DataFrame:
-    """Time that a path gained and lost by group, from its breakdowns.
-
-    `delta_ns`: how much longer the second window is. The largest change first.
-    """
+    """Time that a path gained and lost by group, from its breakdowns; the largest change first."""
     groups = before.index.union(after.index, sort=False)
     before_ns, after_ns = (
         part["dur_ns"].reindex(groups, fill_value=0).to_numpy(np.int64) for part in (before, after)

@@ -54,17 +54,9 @@ NO_EVENT_NAMES[IdleCause.WAITING_FOR_WORK] = "(waits for work)"
 NO_EVENT_NAMES[IdleCause.WINDOW_EDGE] = "(no more work)"
 NO_EVENT_NAMES[IdleCause.UNKNOWN_WAITS] = "(unknown wait)"
 
-_CAUSE_OF_BOUND = np.full(len(Bound), IdleCause.OTHER_WORK, dtype=np.int8)
-_CAUSE_OF_BOUND[Bound.LAUNCH] = IdleCause.LAUNCH
-_CAUSE_OF_BOUND[Bound.KERNEL_GAP] = IdleCause.KERNEL_GAP
-_CAUSE_OF_BOUND[Bound.HOST] = IdleCause.HOST
-_CAUSE_OF_BOUND[Bound.DATA_LOADING] = IdleCause.DATA_LOADING
-_CAUSE_OF_BOUND[Bound.UNTRACED_CODE] = IdleCause.UNTRACED_CODE
-_CAUSE_OF_BOUND[Bound.SYNC] = IdleCause.SYNC
-_CAUSE_OF_BOUND[Bound.WORK_FROM_BEFORE_THE_PROFILE] = IdleCause.WORK_FROM_BEFORE_THE_PROFILE
-_CAUSE_OF_BOUND[Bound.WAITING_FOR_WORK] = IdleCause.WAITING_FOR_WORK
-_CAUSE_OF_BOUND[Bound.WAITING_FOR_SMS] = IdleCause.WAITING_FOR_SMS
-_CAUSE_OF_BOUND[Bound.UNKNOWN_WAITS] = IdleCause.UNKNOWN_WAITS
+_CAUSE_OF_BOUND = np.array(
+    [IdleCause.__members__.get(bound.name, IdleCause.OTHER_WORK) for bound in Bound], dtype=np.int8
+)
 
 
 class IdleParts(NamedTuple):
@@ -103,8 +95,9 @@ def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleP
     """Parts along the binding edges into the work that ends each interval."""
     ends = np.flatnonzero(ended_by >= 0)
     times = dag.events.node_ts_ns
-    found = walks_back(2 * ended_by[ends], gap.start[ends], dag.binding, dag.edges.tail, times)
-    edges, interval = dag.edges.take(found.edge), ends[found.walk]
+    node, since_ns = 2 * ended_by[ends], gap.start[ends]
+    walk, edge, last = walks_back(node, since_ns, dag.binding, dag.edges.tail, times)
+    edges, interval = dag.edges.take(edge), ends[walk]
     tail, head = edges.tail, edges.head
     begin = np.clip(times[tail], gap.start[interval], gap.end[interval])
     end = np.clip(times[head], gap.start[interval], gap.end[interval])
@@ -113,8 +106,8 @@ def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleP
     lane = np.where(edges.kind == EdgeKind.THREAD, dag.events.lane[head >> 1], np.int32(-1))
     one, two = np.flatnonzero(known > begin), np.flatnonzero(end > known)
     none = np.full(len(two) + len(ends), -1, dtype=np.int32)
-    opening = np.clip(times[found.last], gap.start[ends], gap.end[ends])
-    first = found.last >> 1
+    opening = np.clip(times[last], gap.start[ends], gap.end[ends])
+    first = last >> 1
     launched_before = dag.events.is_device[first] & (dag.launch[first] < 0)
     opening_cause = np.where(
         launched_before, IdleCause.WORK_FROM_BEFORE_THE_PROFILE, IdleCause.UNKNOWN_WAITS
@@ -155,10 +148,7 @@ def _parts_of(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> Idl
 
 
 def idle_parts(dag: Dag, window: Window, gap: Intervals, ended_by: I64) -> Iterator[IdleParts]:
-    """Parts of idle intervals in order, block by block.
-
-    `ended_by` of shape (n_gaps,): work that ends each interval, -1 for none.
-    """
+    """Parts of idle intervals in order, block by block; `ended_by` is work, -1 for none."""
     rules = BoundRules.of(dag)
     for first in range(0, len(ended_by), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)

@@ -8,7 +8,6 @@ waits for it: for room in the launch queue, or for an unrecorded reason.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import numpy as np
 
@@ -40,25 +39,18 @@ _LOADS = re.compile(r"^(cuda|hip|cu)(Module|Library|Kernel|Func|GetFunc)(Load|Ge
 _NEVER = np.iinfo(np.int64).max
 
 
-class LongCalls(NamedTuple):
-    """Why API calls that do not block by definition take more than 5 ms."""
+def long_calls(dag: Dag) -> tuple[Bools, Bools, Bools]:
+    """Long API calls: one-time setup, launches into a full queue, and launches that waited.
 
-    # is_setup, is_full_queue, is_wait: of shape (n_events,). At most one is true for a call; none
-    # if the reason is unknown.
-    is_setup: Bools
-    is_full_queue: Bools
-    is_wait: Bools
-
-
-def long_calls(dag: Dag) -> LongCalls:
-    """Long API calls: one-time setup, launches into a full queue, and launches that waited."""
+    At most one is true for a call; none if the reason is unknown. Each of shape (n_events,).
+    """
     events = dag.events
     is_long = (events.kind == EventKind.RUNTIME) & (events.dur_ns > _LONG_NS)
     is_long &= events.category != events.symbols.code(OS_CALLS)
     calls = np.flatnonzero(is_long & ~np.isin(call_meanings(events), WAITING_CALLS))
     if not len(calls):
         none = np.zeros(len(events), dtype=bool)
-        return LongCalls(none, none, none)
+        return none, none, none
     first_work = _first_work(dag)
     begins = events.ts_ns[calls]
     # Once its own work has started, a call no longer waits to enqueue it.
@@ -76,10 +68,10 @@ def long_calls(dag: Dag) -> LongCalls:
         out[calls[found]] = True
         return out
 
-    return LongCalls(
-        is_setup=of_events(~is_held_up & _is_first(dag, calls, first_work)),
-        is_full_queue=of_events(is_held_up & is_launch & is_full),
-        is_wait=of_events(is_held_up & is_launch & ~is_full),
+    return (
+        of_events(~is_held_up & _is_first(dag, calls, first_work)),
+        of_events(is_held_up & is_launch & is_full),
+        of_events(is_held_up & is_launch & ~is_full),
     )
 
 

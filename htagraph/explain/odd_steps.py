@@ -38,30 +38,28 @@ class _Named(NamedTuple):
     device_ns: I64  # Device work launched in the step
 
 
-class _Tables(NamedTuple):
-    """Names, and counts and times of all steps."""
-
-    names: Texts
-    place: I64  # Part and name of each row of `table`, ascending: ``part * len(names) + name``
-    table: _Named
-
-    def compared(self, step: int, usual: int, n_parts: int) -> tuple[Texts, _Named, _Named]:
-        """Two steps, with the names of both: their ranges alone, or up to the next step."""
-        n, both = len(self.names), (step, usual)
-        limits = [[2 * one * n, (2 * one + n_parts) * n] for one in both]
-        rows = [slice(*np.searchsorted(self.place, limit)) for limit in limits]
-        names = [self.place[of] % n for of in rows]
-        every = np.unique(np.concatenate(names))
-        at = [np.searchsorted(every, own) for own in names]
-        one, other = (
-            _Named(*(sum_by_code(own, column[of], len(every)) for column in self.table))
-            for own, of in zip(at, rows, strict=True)
-        )
-        return self.names[every], one, other
+def _compared(
+    names: Texts, place: I64, table: _Named, both: tuple[int, int], n_parts: int
+) -> tuple[Texts, _Named, _Named]:
+    """Two steps, with the names of both: their ranges alone, or up to the next step."""
+    n = len(names)
+    limits = [[2 * one * n, (2 * one + n_parts) * n] for one in both]
+    rows = [slice(*np.searchsorted(place, limit)) for limit in limits]
+    of_rows = [place[of] % n for of in rows]
+    every = np.unique(np.concatenate(of_rows))
+    at = [np.searchsorted(every, own) for own in of_rows]
+    one, other = (
+        _Named(*(sum_by_code(own, column[of], len(every)) for column in table))
+        for own, of in zip(at, rows, strict=True)
+    )
+    return names[every], one, other
 
 
-def _named(dag: Dag, parts: StepParts) -> _Tables:
-    """Names, and counts and times of all steps."""
+def _named(dag: Dag, parts: StepParts) -> tuple[Texts, I64, _Named]:
+    """Names, and counts and times of all steps.
+
+    The second has part and name of each row, ascending: ``part * len(names) + name``.
+    """
     events = dag.events
     codes, column = distinct(events.name[parts.event], len(events.symbols))
     place, row = distinct(parts.part * len(codes) + column, 2 * len(parts.step) * len(codes))
@@ -78,14 +76,11 @@ def _named(dag: Dag, parts: StepParts) -> _Tables:
         own_ns=sum_by_code(row[~is_device], own[host], size),
         device_ns=sum_by_code(row[is_device], events.dur_ns[device], size),
     )
-    return _Tables(events.symbols.array[codes], place, table)
+    return events.symbols.array[codes], place, table
 
 
 def _other_work(names: Texts, more: I64) -> str:
-    """How the events of a step differ from the median step, as text.
-
-    `names` of shape (k,). `more` of shape (k,): extra events of each name.
-    """
+    """How the events of a step differ from the median step: `more` of each name, in words."""
     if not more.any():
         return "other events between the steps"
     n_more, n_fewer = int(more[more > 0].sum()), -int(more[more < 0].sum())
@@ -171,7 +166,7 @@ def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
     reasons = [""] * n
     for number in odd:
         last = n - 1 in (number, reference)
-        names, step, usual = tables.compared(number, reference, 1 if last else 2)
+        names, step, usual = _compared(*tables, (number, reference), 1 if last else 2)
         until = (parts.end_ns if last else parts.next_ns) - parts.start_ns
         dur_ns, usual_ns = int(until[number]), int(until[reference])
         reason = []

@@ -19,7 +19,7 @@ from htagraph.arrays.intervals import sum_by_code, union
 from htagraph.explain.segments import Coded, Segments
 from htagraph.explain.topics import NAMES
 from htagraph.lookup.attribution import innermost
-from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.python_code import code_pieces
 from htagraph.model.arrays import I8, I32, I64, Texts, brief
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
@@ -75,7 +75,7 @@ class Pieces:
         cut = np.flatnonzero(mine)
         found = code_pieces(
             dag,
-            Stretches(
+            (
                 events.lane[head[cut]].astype(np.int64),
                 self.start_ns[cut],
                 self.start_ns[cut] + self.dur_ns[cut],
@@ -115,20 +115,12 @@ _MOST = 2
 
 
 def meanwhile(dag: Dag, lane: I64, start_ns: I64, end_ns: I64) -> Texts:
-    r"""What the busiest other thread ran for most of each stretch of a thread.
+    """What the busiest other thread ran for most of each stretch of a thread.
 
     `lane`, `start_ns`, `end_ns`: stretches that do not overlap, in order. ``thread 7 ran
     aten::sort``: of all that it ran in the stretches, what took longest. Empty if no thread ran
     operators for most of it. What still runs when a stretch ends does not count, as nothing waited
     for it.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline("cpu 1 |[a]         [b]\ncpu 2 |    [work ]"))
-    >>> meanwhile(dag, np.array([0]), np.array([3_000]), np.array([12_000])).tolist()
-    ['thread 2 ran work']
     """
     events, n_lanes, n_names = dag.events, len(dag.events.lanes), len(dag.events.symbols)
     is_op = events.kind == EventKind.OP

@@ -48,13 +48,7 @@ class Segments(NamedTuple):
 
     def take(self, rows: I64) -> Segments:
         """Some of them."""
-        return Segments(
-            self.start_ns[rows],
-            self.dur_ns[rows],
-            self.bound[rows],
-            self.event[rows],
-            self.edge[rows],
-        )
+        return Segments._make(column[rows] for column in self)
 
     @classmethod
     def empty(cls, n: int) -> Segments:
@@ -244,11 +238,7 @@ def main_causes(attributed_time: pd.DataFrame, n_parts: int = _N_PARTS) -> pd.Da
 
 
 def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categorical[str]:
-    """Label of the cause with the most time in each segment; ties go to the first.
-
-    `attributed_time`: schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`. Missing if
-    nothing is charged.
-    """
+    """Label of the cause with most time in each segment, the first of equals; missing for none."""
     segment = attributed_time["segment"].to_numpy()
     number, labels = _coded(attributed_time["cause"])
     cause = np.full(n_segments, -1, dtype=np.int16)

@@ -74,21 +74,7 @@ class ReplayTime(NamedTuple):
 
 
 def replay_time(dag: Dag, window: Window) -> ReplayTime:
-    """Time inside and between replays in a window.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     us       |0         10        20        30        40
-    ...     cpu 1    |[graph >a]               [graph >b]
-    ...     stream 7 |     [k <a]  [m <a]           [k <b][m <b]
-    ... '''))
-    >>> found = replay_time(dag, dag.span)
-    >>> found.inside_ns, found.gap_ns, found.idle_ns, found.late_ns
-    (26000, 2000, 16000, 6000)
-    """
+    """Time inside and between replays in a window."""
     events, nodes = dag.events, graph_nodes(dag)
     work = device_work(dag, window)
     nodes = take(nodes, np.isin(nodes.event, work.event))
@@ -97,11 +83,13 @@ def replay_time(dag: Dag, window: Window) -> ReplayTime:
     device = events.device[nodes.event].astype(np.int64)
     devices = np.unique(device)
     work = work.take(np.isin(events.device[work.event], devices))
-    spans = _spans(nodes.replay * len(devices) + np.searchsorted(devices, device))
-    begin = np.minimum.reduceat(events.ts_ns[nodes.event][spans.order], spans.first)
-    end = np.maximum.reduceat(events.end_ns[nodes.event][spans.order], spans.first)
+    code = nodes.replay * len(devices) + np.searchsorted(devices, device)
+    order = np.argsort(code, kind="stable")
+    first = np.flatnonzero(np.diff(code[order], prepend=-1))
+    begin = np.minimum.reduceat(events.ts_ns[nodes.event][order], first)
+    end = np.maximum.reduceat(events.end_ns[nodes.event][order], first)
     begin, end = np.maximum(begin, window.start_ns), np.minimum(end, window.end_ns)
-    on = device[spans.order][spans.first]
+    on = device[order][first]
     n = len(devices)
     found = states(
         np.concatenate([devices, events.device[work.event].astype(np.int64), on]),
@@ -120,17 +108,6 @@ def replay_time(dag: Dag, window: Window) -> ReplayTime:
         idle_ns=int(idle.dur.sum()),
         late_ns=int(_late_ns(dag, idle).sum()),
     )
-
-
-class _Spans(NamedTuple):
-    order: I64
-    first: I64
-
-
-def _spans(code: I64) -> _Spans:
-    """Order of work by replay and device, and where each group starts."""
-    order = np.argsort(code, kind="stable")
-    return _Spans(order, np.flatnonzero(np.diff(code[order], prepend=-1)))
 
 
 def _late_ns(dag: Dag, idle: States) -> I64:

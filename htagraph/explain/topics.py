@@ -85,10 +85,7 @@ def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
 
 
 def about(dag: Dag, topic: Cause) -> Bools:
-    """Whether each event is a host range or Python frame of the topic.
-
-    `topic`: one of `TOPICS`.
-    """
+    """Whether each event is a host range or Python frame of the topic, one of `TOPICS`."""
     events = dag.events
     says = Cause.COMPILATION if topic is Cause.RECOMPILATION else topic
     named: Bools = events.named(events.symbols.searched(NAMES[says]))

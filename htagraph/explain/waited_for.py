@@ -288,10 +288,7 @@ def _items(dag: Dag, segments: Segments) -> str:
 
 
 def stretches(dag: Dag, window: Window, segments: Segments) -> list[Stretch]:
-    """The last stretches of a chain, latest first; those of no length are part of the next.
-
-    Stretches that repeat are one.
-    """
+    """The last stretches of a chain, latest first; repeats are one, empty ones part of the next."""
     chain = _Chain(dag, window)
     numbers = chain.stretch_of(segments)
     keys, last = chain.keys(), numbers[np.flatnonzero(np.diff(numbers, append=-1))][::-1].tolist()
@@ -330,10 +327,7 @@ def _cycle(keys: Sequence[int]) -> tuple[int, int]:
 
 
 def event_sentence(dag: Dag, window: Window, at_ns: int | None = None) -> str:
-    """What a chain leads to, when that was, and what held it; of a time, what the device did then.
-
-    `at_ns`: time at which the device was asked about.
-    """
+    """What a chain leads to, when that was, and what held it; of a time, what the device did."""
     node, times = window.anchor, dag.events.node_ts_ns
     event, edge, verb = node >> 1, int(dag.binding[node]), "ended" if node & 1 else "started"
     where = track_name(str(track_labels(dag, np.array([event]))[0]))

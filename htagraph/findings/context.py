@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from htagraph.explain.default_window import step_in_words
-from htagraph.findings.light import Light
-from htagraph.findings.verdict import Evidence
+from htagraph.findings.verdict import Evidence, Fix
 from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.memory_frees import FreesWithin, frees_within_operators
 from htagraph.lookup.programs import (
@@ -67,6 +66,17 @@ _LOW = re.compile(
 )
 """Names of kernels that compute with 16 bits or fewer."""
 _FULL = re.compile(r"sgemm|scudnn|[sd]gemv|tf32|f32f32|_f32|[<, ]float[,> ]|[<, ]double[,> ]|_SB_")
+
+
+class Light(NamedTuple):
+    """The operator that most would be gained by at its roof; or that little is left to gain."""
+
+    operator: str = ""  # With its shapes, as `at_roof` takes it; empty if none is worth naming
+    # Share of the roof that it reaches; without an operator, that all of them reach; 0 if unknown
+    roof_share: float = 0.0
+    limit: str = ""  # The operator's roof, in words
+    # TF32 for products that run in FP32 would save more, and is not allowed
+    wants_tf32: bool = False
 
 
 @dataclass(frozen=True)
@@ -335,11 +345,6 @@ class Seen:
         )
 
     @property
-    def is_accompanied(self) -> bool:
-        """Whether another thread ran operators during its largest contributor."""
-        return " while thread " in self.most.label
-
-    @property
     def operation(self) -> str:
         """The operation of most communication: a kernel that sends and receives may be several."""
         around = operation_of(self.around) if _TELLS_OPERATION.search(self.around) else ""
@@ -361,15 +366,6 @@ def _always(seen: Seen) -> bool:
     return True
 
 
-class Advice(NamedTuple):
-    """What to do about a cause."""
-
-    do: str  # A sentence that begins with a verb, of at most `LENGTH` characters
-    why: str = ""  # A sentence; empty if what to do says it all
-    # What it does to the run, to be replayed; None if no change is just that
-    change: Change | None = None
-
-
 @dataclass(frozen=True)
 class Rule:
     """Something to do, why, when that makes sense, and the change to the run that it is."""
@@ -379,7 +375,7 @@ class Rule:
     when: Callable[[Seen], bool] = _always  # By default always
     change: Callable[[Seen], Change | None] | None = None  # By default none
 
-    def advice(self, seen: Seen) -> Advice:
+    def advice(self, seen: Seen) -> Fix:
         """What it says of a finding."""
         change = self.change(seen) if self.change is not None else None
-        return Advice(self.do.format(it=seen), self.why, change)
+        return Fix(self.do.format(it=seen), self.why, change)

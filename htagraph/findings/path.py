@@ -450,15 +450,15 @@ def write_path_trace(
         counter_tracks,
         roof_arguments,
     )
-    from htagraph.lookup.windowed import EdgeArrows, work_links  # noqa: PLC0415
+    from htagraph.lookup.windowed import edge_arrows, work_links  # noqa: PLC0415
     from htagraph.model.perfetto_fields import recorded_facts  # noqa: PLC0415
     from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
 
     dag, events = path.dag, path.segments["event"].to_numpy()
     links = np.stack(work_links(dag))
     if edges == "all":
-        arrows = EdgeArrows.of(dag, path.window)
-        links = np.unique(np.concatenate([links, arrows[:2]], axis=1), axis=1)
+        arrows, _ = edge_arrows(dag, path.window)
+        links = np.unique(np.concatenate([links, arrows], axis=1), axis=1)
     return write_pftrace(
         out,
         dag.events,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from htagraph.findings.context import Advice, Rule, Seen
+from htagraph.findings.context import Rule, Seen
 from htagraph.findings.device_rules import DEVICE_RULES
+from htagraph.findings.verdict import Fix
 from htagraph.model.kinds import Bound, Cause
 from htagraph.replay.changes import Change
 from htagraph.replay.host_changes import graphed, prefetch
@@ -31,7 +32,7 @@ _LOADS = re.compile(r"(?i)(^|[^a-z])load(ing)?([^a-z]|$)")
 _PROFILE_LATER = "schedule(wait=3, warmup=2, active=2, repeat=1)"
 _FEWER = "Use fewer, larger operators"
 
-CHECK_HOST = Advice(
+CHECK_HOST = Fix(
     "Check this machine: other processes, clocks and heat of its devices, storage, network; or run "
     "without it."
 )
@@ -42,7 +43,7 @@ _WAIT_OR_CODE = Rule(
     "Make what the other thread runs cheaper, or start it earlier, if this waits for it; else make "
     "this code cheaper.",
     "While this thread ran code or waited, another one ran operators.",
-    lambda it: it.is_code and it.is_accompanied,
+    lambda it: it.is_code and " while thread " in it.most.label,
 )
 
 
@@ -324,7 +325,7 @@ RECORDING: tuple[Rule, ...] = (
 """What to record, or to read, to know what a finding is made of: the first rule that applies."""
 
 
-def advice_on(seen: Seen) -> Advice:
+def advice_on(seen: Seen) -> Fix:
     """What to do about a cause."""
     return next(rule for rule in ADVICE[seen.cause] if rule.when(seen)).advice(seen)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from htagraph.model.kinds import Cause
 from htagraph.model.labels import printable
@@ -94,27 +94,17 @@ State = Literal[
 
 
 class Paragraph(NamedTuple):
-    """One paragraph of a verdict, with the indent of its lines.
-
-    Parameters
-    ----------
-    cost : str, default=""
-        Of a card: what is at the right.
-    share : float, default=0.0
-        Of a card: its cost as a share of the run.
-    bound : str, default=""
-        Of a card: what most of it is spent on.
-    opens : bool, default=False
-        An empty line precedes it.
-    """
+    """One paragraph of a verdict, with the indent of its lines."""
 
     role: Role
     text: str
     indent: int = 0
+    # cost, share, bound: of a card, what is at the right, its cost as a share of the run, and what
+    # most of it is spent on
     cost: str = ""
     share: float = 0.0
     bound: str = ""
-    opens: bool = False
+    opens: bool = False  # An empty line precedes it
 
 
 def cause_label(cause: str, rank: int) -> str:
@@ -383,10 +373,7 @@ class Verdict:
 
     @property
     def by_cause(self) -> dict[str, str]:
-        """Card of each cause in lines: title and cost, fix, evidence; the first finding first.
-
-        A late rank is a cause of its own.
-        """
+        """Card of each cause, or late rank, in lines: title and cost, fix, evidence."""
         return {
             one.label: "\n".join(
                 (
@@ -555,19 +542,15 @@ class Verdict:
         """The headline if two chains take about as long."""
         assert self.pair is not None
         first, second = self.pair.findings
-        both = f"{first.title} and {within_sentence(second.title)}"
-        said = f"{both} run in parallel and take about as long: "
-        one = percent(first.weight_ns, self.dur_ns)
-        if self.pair.together_ns >= _BOTH * self.dur_ns:
-            return (
-                f"{said}without either one this {self.thing} is at most {one} shorter. Both have "
-                "to shrink."
-            )
-        together = percent(self.pair.together_ns, self.dur_ns)
-        return (
-            f"{said}without either one this {self.thing} is at most {one} shorter, without both "
-            f"{together}."
+        said = (
+            f"{first.title} and {within_sentence(second.title)} run in parallel and take about as "
+            "long: "
         )
+        one = percent(first.weight_ns, self.dur_ns)
+        both = f", without both {percent(self.pair.together_ns, self.dur_ns)}."
+        if self.pair.together_ns >= _BOTH * self.dur_ns:
+            both = ". Both have to shrink."
+        return f"{said}without either one this {self.thing} is at most {one} shorter{both}"
 
     @property
     def paragraphs(self) -> tuple[Paragraph, ...]:
@@ -724,24 +707,6 @@ def _document(card: Card, *, is_card: bool) -> dict[str, Any]:
             for item in one.evidence
         ],
     }
-
-
-class Judged(Protocol):
-    """A path on whose window there is a verdict: of a rank, or of a job."""
-
-    @property
-    def window_name(self) -> str: ...  # noqa: D102
-
-    @property
-    def dur_ns(self) -> int: ...  # noqa: D102
-
-    @property
-    def n_steps(self) -> int: ...  # noqa: D102
-
-
-def no_verdict(path: Judged, why: str, *, is_job: bool = False) -> Verdict:
-    """A verdict that is withheld, and why."""
-    return Verdict((), why, path.window_name, path.dur_ns, path.n_steps, is_job)
 
 
 def ordered(found: tuple[Finding, ...]) -> tuple[Finding, ...]:

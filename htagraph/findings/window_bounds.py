@@ -1,4 +1,4 @@
-"""What limits a window of one rank, or why it cannot be judged; and what limits captured graphs."""
+"""What limits a window of one rank, or why it cannot be judged; what limits captured graphs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.self_time import ReplayTime, replay_time
-from htagraph.findings.context import Context, find_context
-from htagraph.findings.findings import Told, advice_off_path, charged, costs_by_cause, roof_in_words
-from htagraph.findings.light import light_on
+from htagraph.findings.context import Context, Light, find_context
+from htagraph.findings.findings import (
+    Told,
+    advice_off_path,
+    charged,
+    completed,
+    costs_by_cause,
+    roof_in_words,
+)
 from htagraph.findings.path import CriticalPath
-from htagraph.findings.side_by_side import completed
-from htagraph.findings.verdict import Verdict, no_verdict
+from htagraph.findings.verdict import Verdict
 from htagraph.lookup.damage import (
     LOST_LIMIT,
     damage_of,
@@ -25,11 +30,14 @@ from htagraph.lookup.damage import (
     lost_share,
 )
 from htagraph.lookup.find_window import WHOLE
+from htagraph.lookup.windowed import device_work
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.quality import UNKNOWN_LIMIT
+from htagraph.queries.roofline import speed_of_light
+from htagraph.replay.excerpt import LARGE
 
 _COSTS = 0.05
 """Share of the window above which lost time is named. Chosen. Pinned by test_planted."""
@@ -132,7 +140,8 @@ def find_bounds(path: CriticalPath, *, costs: pd.DataFrame | None = None) -> Ver
     if lost > LOST_LIMIT:
         part = longest_whole_part(damage, path.window)
         command = _command_for(path, part if _is_worth(part, path) else None)
-        verdict = no_verdict(path, f"{lost_in_words(lost)} {command}")
+        why = f"{lost_in_words(lost)} {command}"
+        verdict = Verdict((), why, path.window_name, path.dur_ns, path.n_steps)
     else:
         verdict = _bounds(path, costs, damage)
     return replace(verdict, damage=damage_in_words(damage))
@@ -146,7 +155,7 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None, damage: Sequence[Dam
         damage, has_device=has_device, uses_device=bool(context.api or events.device_names)
     ) or too_little(path.attributed_labels, len(events), has_device=has_device)
     if few:
-        return no_verdict(path, few)
+        return Verdict((), few, path.window_name, path.dur_ns, path.n_steps)
     found = path.excerpt.scaled(path.trials.causes) if costs is None else costs
     labels = path.attributed_labels
     compute_ns = int(labels.loc[labels["cause"] == Cause.COMPUTE, "dur_ns"].sum())
@@ -227,3 +236,39 @@ def _judged_part(path: CriticalPath, limit: float) -> Window | None:
     known = found.attributed_time
     unknown = int(known.loc[known["cause"] == Cause.UNKNOWN_WAITS, "dur_ns"].sum())
     return part if unknown <= limit * part.dur_ns else None
+
+
+_WORTH_NAMING = 0.02
+"""Least share of the window that an operator saves at its roof to be named. Chosen. Pinned by
+test_findings.
+"""
+_MOST_WORK = 0.8
+"""Share of device time with a model from which on the rest cannot change what is left to gain.
+Chosen. Pinned by test_findings.
+"""
+_LIMITS = {
+    "compute": "the peak of its matrix units",
+    "FP32 compute": "the peak of FP32",
+    "memory": "memory bandwidth",
+    "host link": "the bandwidth of the link to the host",
+}
+
+
+def light_on(path: CriticalPath) -> Light:
+    """What to speed up on the device, or how little is left to gain."""
+    part = path.excerpt
+    if not part.n_steps and len(part.dag.edges) > LARGE:
+        return Light()
+    found = speed_of_light(part.dag, part.window)
+    if not len(found):
+        return Light()
+    every, first = found.iloc[0], found.iloc[1]
+    tf32_ns = every["tf32_ns"]
+    light = Light(wants_tf32=tf32_ns >= max(_WORTH_NAMING * part.window.dur_ns, first["cost_ns"]))
+    if first["cost_share"] >= _WORTH_NAMING and first["limit"] in _LIMITS:
+        share, limit = float(first["roof_share"]), _LIMITS[first["limit"]]
+        return light._replace(operator=first["group"], roof_share=share, limit=limit)
+    modelled = every["device_ns"] / max(int(device_work(part.dag, part.window).dur_ns.sum()), 1)
+    if every["cost_share"] < _WORTH_NAMING and modelled >= _MOST_WORK:
+        return light._replace(roof_share=float(every["roof_share"]))
+    return light

@@ -210,10 +210,7 @@ def _limits(rows: pd.DataFrame, size: F64) -> I64:
 
 
 def slowest_in_words(bandwidths: pd.DataFrame) -> str:
-    """The size whose transfers take longest, its bandwidth and what limits it; empty if unknown.
-
-    `bandwidths`: by size.
-    """
+    """The size whose transfers take longest, its bandwidth and what limits it; empty if unknown."""
     moving_ns = bandwidths["transfer_ns"] * bandwidths["n_collectives"]
     if not len(moving_ns):
         return ""

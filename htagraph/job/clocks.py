@@ -5,7 +5,7 @@ of them only, which keeps all connected, and a spanning tree of these pairs deci
 fitted to which. Errors add up along the tree. So that one is the rank that waited least in most
 collectives: pairs with the rank that comes last are bounded by one wait, others by two. What does
 not depend on how ranks are numbered, nor on what their clocks show, keeps answers from depending on
-that. `algorithms.clocks` fits one pair.
+that. `htagraph.arrays.clocks` fits one pair.
 """
 
 from __future__ import annotations
@@ -190,10 +190,7 @@ def _neighbors(full: pd.DataFrame, place: I64) -> dict[int, list[tuple[int, int]
 def _tree(
     neighbors: Mapping[int, list[tuple[int, int]]], ranks: Iterable[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (rank, parent), parents first; -1 for a root.
-
-    The spanning tree with most matched collectives on its edges (Prim 1957).
-    """
+    """Yield (rank, parent or -1), parents first: the tree with most collectives (Prim 1957)."""
     placed: set[int] = set()
     for root in ranks:
         waiting = [(0, root, -1)]

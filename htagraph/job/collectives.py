@@ -3,7 +3,7 @@
 Each communicator is matched by sequence number; else by operation, size and type in their order;
 if counts differ, by common runs of that sequence. Sends and receives are matched per sender and
 receiver. A matched collective that misses a rank of the communicator is partial: no rank is blamed
-in it. Kernels of libraries that record nothing are matched by order (`library_matching`), or not at
+in it. Kernels of libraries that record nothing are matched by order (`in_kernel_order`), or not at
 all.
 """
 
@@ -63,13 +63,6 @@ class Matching:
     unmatched: tuple[str, ...] = ()  # Which collectives could not be matched, and why, in sentences
 
 
-def _with_arrivals(table: pd.DataFrame, rank: int) -> pd.DataFrame:
-    """The collectives of a rank, with the rank and the times of arrival."""
-    start, arrival = (table[name].to_numpy(np.int64) for name in ("start_ns", "arrival"))
-    arrived_ns = np.where(arrival >= 0, start[arrival], start) if len(table) else start
-    return table.assign(rank=np.int64(rank), arrived_ns=arrived_ns)
-
-
 def step_names(starts: Mapping[int, Sequence[StepStart]]) -> dict[int, str]:
     """The names of the steps of all ranks, by number."""
     return dict(enumerate({one.name: 0 for several in starts.values() for one in several}))
@@ -93,11 +86,11 @@ def _stacked(
     tables: Mapping[int, pd.DataFrame], starts: Mapping[int, Sequence[StepStart]]
 ) -> pd.DataFrame:
     """The collectives of all ranks in which ranks wait, with rank, step and communicator."""
-    steps = _steps(tables, starts)
-    parts = [
-        _with_arrivals(table, rank).assign(step=steps[rank])
-        for rank, table in sorted(tables.items())
-    ]
+    steps, parts = _steps(tables, starts), []
+    for rank, table in sorted(tables.items()):
+        start, arrival = (table[name].to_numpy(np.int64) for name in ("start_ns", "arrival"))
+        arrived_ns = np.where(arrival >= 0, start[arrival], start) if len(table) else start
+        parts.append(table.assign(rank=np.int64(rank), arrived_ns=arrived_ns, step=steps[rank]))
     table = pd.concat(parts, ignore_index=True)
     paired = table["operation"].isin(POINT_TO_POINT)
     rooted = table["operation"].isin((*FROM_ROOT, *TO_ROOT))
@@ -139,10 +132,7 @@ def _instances(table: pd.DataFrame, hosts: Mapping[int, str]) -> tuple[I64, str]
 
 
 def _are_equal(table: pd.DataFrame, n_ranks: int) -> bool:
-    """Whether all ranks of a communicator have the same operations, in one order.
-
-    Sizes may differ, as splits may be uneven.
-    """
+    """Whether all ranks of a communicator have the same operations in one order, of any sizes."""
     counts = np.unique(table["rank"].to_numpy(np.int64), return_counts=True)[1]
     if len(set(counts.tolist())) > 1:
         return False
@@ -206,16 +196,12 @@ def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
 
 def match_collectives(
     tables: Mapping[int, pd.DataFrame],
-    hosts: Mapping[int, str] | None = None,
-    starts: Mapping[int, Sequence[StepStart]] | None = None,
-    lost_ns: Mapping[int, int] | None = None,
+    hosts: Mapping[int, str],
+    starts: Mapping[int, Sequence[StepStart]],
+    lost_ns: Mapping[int, int],
 ) -> Matching:
-    """Match the collectives of all ranks, schema `answers.COLLECTIVES`; `hosts` may be empty.
-
-    `lost_ns`: what has to be added to times of ranks that lost their host, if on that of others.
-    """
-    hosts = hosts or {}
-    table = _stacked(tables, starts or {})
+    """Match the collectives of all ranks, schema `answers.COLLECTIVES`; `hosts` may be empty."""
+    table = _stacked(tables, starts)
     certain: list[pd.DataFrame] = []
     inferred: list[pd.DataFrame] = []
     different: list[pd.DataFrame] = []
@@ -239,7 +225,7 @@ def match_collectives(
         else:
             different.append(part.assign(usual=_usual(part, hosts)))
     if different:
-        found, doubts = _by_evidence(different, certain, hosts, lost_ns or {})
+        found, doubts = _by_evidence(different, certain, hosts, lost_ns)
         certain += found
         unmatched += doubts
     none = _matched(table.iloc[:0], np.empty(0, dtype=np.int64), "")
@@ -317,10 +303,7 @@ def _unknown_peers(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
 def _misses_one(
     partial: pd.DataFrame, takers: pd.DataFrame, clocks: Clocks, ends: Mapping[int, RankEnds]
 ) -> Bools:
-    """Whether a rank was being recorded that a partial collective lacks, of each member.
-
-    `partial` has ``came_ns``, when the last member arrived.
-    """
+    """Whether a rank was being recorded that a partial collective lacks, of each member."""
     rank = takers["rank"].to_numpy(np.int64)
     begin, end = (
         clocks.to_common(rank, np.array([getattr(ends[one], name) for one in rank.tolist()]))

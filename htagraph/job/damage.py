@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,30 +45,25 @@ class RankDamage(NamedTuple):
 
 
 class _Recorded(NamedTuple):
-    """What a rank recorded, in common time.
-
-    ``begin_ns`` has the starts of the collectives that all members of a group run, by group.
-    """
+    """What a rank recorded, in common time."""
 
     rank: int
     start_ns: int
     end_ns: int
-    begin_ns: Mapping[str, I64]
+    begin_ns: Mapping[str, I64]  # Starts of the collectives that all members of a group run
     steps: Mapping[str, int]
 
 
 def find_damage(
     timeline: Timeline, failed: Mapping[str, str], missing: Sequence[int]
 ) -> list[RankDamage]:
-    """All damage of a job: of ranks on their clocks, of the job in common time.
-
-    `failed`: files that could not be used, and why. `missing`: ranks that were not loaded.
-    """
+    """All damage of a job: of ranks on their clocks, of the job in common time."""
     summaries = timeline.graphs.summaries
     cut = dict(_cut_ranks(timeline)) | dict(_cut_apart(timeline))
     found = [RankDamage(rank, one) for rank, one in cut.items()]
     found += damage_of_ranks(summaries, apart_from=cut)
-    start_ns, end_ns = _span(timeline)
+    ends = [_ends(timeline, rank) for rank in timeline.aligned]
+    start_ns, end_ns = min(start for start, _ in ends), max(end for _, end in ends)
     for kind, n, n_all, said in (*_absent(failed, missing, len(summaries)), *_unmatched(timeline)):
         found.append(RankDamage(WHOLE_JOB, Damage(kind, n, n_all, start_ns, end_ns, said)))
     return found
@@ -128,12 +123,6 @@ def _joined(rows: Sequence[RankDamage]) -> Iterator[Damage]:
     if others:
         said += f" Likewise rank{'s' if len(others) > 1 else ''} {listed(others)}."
     yield worst.damage._replace(said=said)
-
-
-def _span(timeline: Timeline) -> tuple[int, int]:
-    """From the first start to the last end of any aligned rank, in common time."""
-    ends = [_ends(timeline, rank) for rank in timeline.aligned]
-    return min(start for start, _ in ends), max(end for _, end in ends)
 
 
 def _ends(timeline: Timeline, rank: int) -> tuple[int, int]:
@@ -294,14 +283,13 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
     whole = [one for one in recorded if not _has_cut_file(summaries[one.rank])]
     if not whole:
         return
-    known = _Known.of(whole)
     first_ns, end_ns = min(one.start_ns for one in whole), max(one.end_ns for one in whole)
     start_ns = max(one.start_ns for one in whole)
     for own in recorded:
         early_ns, late_ns = end_ns - own.end_ns, own.start_ns - first_ns
         ends = summaries[own.rank].ends
         if early_ns > _FAR_INSIDE * (end_ns - start_ns):
-            n, n_all = known.ran_without(own, own.end_ns, end_ns)
+            n, n_all = _ran_without(whole, own, own.end_ns, end_ns)
             if n > _FAR_INSIDE * n_all:
                 share = max(own.end_ns - start_ns, 0) / max(end_ns - start_ns, 1)
                 is_cut = _has_cut_file(summaries[own.rank])
@@ -313,7 +301,7 @@ def _cut_ranks(timeline: Timeline) -> Iterator[tuple[int, Damage]]:
                 until_ns = ends.end_ns + early_ns
                 yield own.rank, Damage(DamageKind.CUT_RANK, n, n_all, ends.end_ns, until_ns, said)
         elif late_ns > _FAR_INSIDE * (end_ns - first_ns):
-            n, n_all = known.ran_without(own, first_ns, own.start_ns)
+            n, n_all = _ran_without(whole, own, first_ns, own.start_ns)
             if n > _FAR_INSIDE * n_all:
                 share = late_ns / (end_ns - first_ns)
                 said = (
@@ -367,37 +355,25 @@ def _recorded(timeline: Timeline, rank: int) -> _Recorded:
     return _Recorded(rank, *_ends(timeline, rank), begin_ns, steps)
 
 
-class _Known(NamedTuple):
-    """What ranks with whole files recorded: by group, of the two ranks with most; and all steps."""
+def _ran_without(
+    whole: Sequence[_Recorded], own: _Recorded, start_ns: int, end_ns: int
+) -> tuple[int, int]:
+    """Collectives that another member of a rank's groups ran in some time, and at all times.
 
-    most: Mapping[str, list[tuple[int, I64]]]
-    steps: Mapping[str, int]
-
-    @classmethod
-    def of(cls, ranks: Sequence[_Recorded]) -> Self:
-        """What some ranks recorded."""
-        by_group: dict[str, list[tuple[int, I64]]] = {}
-        for one in ranks:
-            for group, begin_ns in one.begin_ns.items():
-                by_group.setdefault(group, []).append((one.rank, begin_ns))
-        most = {
-            group: sorted(several, key=lambda one: -len(one[1]))[:2]
-            for group, several in by_group.items()
-        }
-        return cls(most, {name: at for one in ranks for name, at in one.steps.items()})
-
-    def ran_without(self, own: _Recorded, start_ns: int, end_ns: int) -> tuple[int, int]:
-        """Collectives that another member of a rank's groups ran in some time, and at all times.
-
-        If there are none, steps that the rank did not record, and all steps.
-        """
-        n = n_all = 0
-        for group in own.begin_ns:
-            others = [begin_ns for rank, begin_ns in self.most.get(group, ()) if rank != own.rank]
-            for begin_ns in others[:1]:
-                first, last = np.searchsorted(begin_ns, [start_ns, end_ns])
-                n, n_all = n + int(last - first), n_all + len(begin_ns)
-        if n:
-            return n, n_all
-        missing = [at for name, at in self.steps.items() if name not in own.steps]
-        return sum(start_ns <= at < end_ns for at in missing), len(self.steps)
+    Of the others, the one with most counts. If there are none, steps that the rank did not record,
+    and all steps.
+    """
+    n = n_all = 0
+    for group in own.begin_ns:
+        others = (
+            one.begin_ns[group] for one in whole if one.rank != own.rank and group in one.begin_ns
+        )
+        most = max(others, key=len, default=None)
+        if most is not None:
+            first, last = np.searchsorted(most, [start_ns, end_ns])
+            n, n_all = n + int(last - first), n_all + len(most)
+    if n:
+        return n, n_all
+    steps = {name: at for one in whole for name, at in one.steps.items()}
+    missing = [at for name, at in steps.items() if name not in own.steps]
+    return sum(start_ns <= at < end_ns for at in missing), len(steps)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -69,15 +68,10 @@ class RankSteps:
         return replace(window, name=str(self), n_steps=self.n)
 
 
-class JobSteps(NamedTuple):
-    """Steps that all ranks have, on the common clock, and their rows on each rank."""
-
-    done: DoneSteps
-    rows: dict[int, I64]
-
-
-def job_steps(by_rank: Mapping[int, DoneSteps], clocks: Mapping[int, Clock]) -> JobSteps:
-    """The steps that all ranks have once."""
+def job_steps(
+    by_rank: Mapping[int, DoneSteps], clocks: Mapping[int, Clock]
+) -> tuple[DoneSteps, dict[int, I64]]:
+    """The steps that all ranks have once, on the common clock, and their rows on each rank."""
     names = {rank: steps.names.tolist() for rank, steps in by_rank.items()}
     count = {rank: Counter(own) for rank, own in names.items()}
     once = {
@@ -104,4 +98,4 @@ def job_steps(by_rank: Mapping[int, DoneSteps], clocks: Mapping[int, Clock]) -> 
     on_ranks = zip(*(part[2].tolist() for part in parts), strict=True)
     kind = np.array([seen.setdefault(each, len(seen)) for each in on_ranks], dtype=np.int64)
     done = DoneSteps(np.array(common, dtype=object), start_ns, end_ns, kind, np.full(len(kind), -1))
-    return JobSteps(done, rows)
+    return done, rows

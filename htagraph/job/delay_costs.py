@@ -11,8 +11,6 @@ and propagated costs, and causes by bound, name and operator instead of call pat
     rank 1   ------[A: waits    ]------[B]     B: 1 is late, as it waited in A for 0
     rank 2   -----------------[B: waits  ]     so the wait of 2 is due to the load of 0
 
-Waits, and the stretches of two ranks whose comparison shows what each wait is due to.
-
 The late rank is followed back along what held it up. Its stretch begins with the last matched
 collective that both ranks had left before the other one arrived: on that path, or on the path of
 the other one to where it was ready. In between, the late rank may have waited in collectives.
@@ -31,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -68,10 +65,7 @@ class WaitComparisons:
 
 
 class _Places:
-    """The collectives of all ranks as one table: where each rank's part is, and when it left.
-
-    Columns of tables that number a rank's own collectives are moved to rows of this one.
-    """
+    """The collectives of all ranks as one table: where each rank's part is, and when it left."""
 
     def __init__(self, collectives: pd.DataFrame, tables: Mapping[int, pd.DataFrame]) -> None:
         self._tables = tables
@@ -306,15 +300,13 @@ def _unknown(why: str) -> CauseName:
     return "", why or _NOTHING_LONGER, ""
 
 
-class ChargedWaits(NamedTuple):
-    """Each wait, charged to what made ranks late."""
+def charged_waits(
+    compared: WaitComparisons, by_rank: Mapping[int, RankTimes]
+) -> tuple[pd.DataFrame, Times]:
+    """Each wait, charged to what made ranks late, and what they did until then.
 
-    rows: pd.DataFrame  # One per wait and cause, which is a row of the causes of `times`
-    times: Times  # What ranks did until then
-
-
-def charged_waits(compared: WaitComparisons, by_rank: Mapping[int, RankTimes]) -> ChargedWaits:
-    """Each wait, charged to what made ranks late."""
+    One row per wait and cause, which is a row of the causes of the second.
+    """
     waits = compared.waits
     unread = ~waits[["rank", "last_rank"]].isin(by_rank.keys()).all(axis=1)
     why = waits["why_not"].mask((waits["why_not"] == "") & unread, _UNREAD)
@@ -335,14 +327,16 @@ def charged_waits(compared: WaitComparisons, by_rank: Mapping[int, RankTimes]) -
         match=waits["match"].to_numpy()[row],
         waited=waits["rank"].to_numpy()[row],
     )
-    return ChargedWaits(charged[charged["delay_ns"] > 0], times)
+    return charged[charged["delay_ns"] > 0], times
 
 
 def delay_costs(
-    waits: ChargedWaits, collectives: pd.DataFrame, part: pd.Series[str] | None = None
+    charged: pd.DataFrame,
+    times: Times,
+    collectives: pd.DataFrame,
+    part: pd.Series[str] | None = None,
 ) -> pd.DataFrame:
     """Waits of all ranks by cause, and by late rank or its `part`: `job_answers.DELAY_COSTS`."""
-    charged = waits.rows
     parts = "" if part is None else charged["rank"].map(part).fillna("")
     charged = charged.assign(part=parts)
     key = ["rank" if part is None else "part", "cause"]
@@ -368,5 +362,5 @@ def delay_costs(
         )
     costs["share"] = costs["delay_ns"] / max(waited_ns, 1)
     costs = costs.sort_values("delay_ns", ascending=False, kind="stable", ignore_index=True)
-    costs = costs.assign(**waits.times.named(costs["cause"]))
+    costs = costs.assign(**times.named(costs["cause"]))
     return DELAY_COSTS.frame({name: costs[name] for name in DELAY_COSTS.columns})

@@ -67,18 +67,6 @@ class _Columns(NamedTuple):
     number: I64
 
 
-class _Paired(NamedTuple):
-    """The pairs of a rank's collectives and others', and the clock and the scale by them."""
-
-    clock: Clock
-    scale_ns: int
-    place: dict[int, I64]
-    is_doubtful: dict[int, Bools]
-    own: I64
-    size: I64
-    step: I64
-
-
 @dataclass(frozen=True)
 class _Tried:
     """A match of a rank, by communicator, and its evidence."""
@@ -313,22 +301,22 @@ class _Placing:
         parts = dict(self._parts(rows))
         found = self._paired(parts, clock, _FIRST_SCALE_NS, is_known=is_known)
         if found is not None:  # again, by the clock and the scale that were fitted
-            found = self._paired(parts, found.clock, found.scale_ns, is_known=is_known)
+            found = self._paired(parts, *found[:2], is_known=is_known)
         if found is None:
             return None
-        own, clock = found.own, found.clock
+        clock, scale_ns, place, is_doubtful, own, size, step = found
         paired = len(own) / max(self._n_expected(parts, clock), len(own))
         if paired < _LEAST_PAIRED:
             return None
         n_free = len(own) - (not is_known)
         usual_ns = float(np.ptp(self._timed.end_ns[rows])) / max(len(rows) - 1, 1)
-        named = (self._step[own] >= 0) & (found.step >= 0)
+        named = (self._step[own] >= 0) & (step >= 0)
         evidence = (
-            min(n_free, _MOST_MEETINGS) * max(np.log(max(usual_ns / (2 * found.scale_ns), 1)), 0)
-            + _A_SIGN * _share(self._timed.size[own] == found.size)
-            + _A_SIGN * _share((self._step[own] == found.step)[named])
+            min(n_free, _MOST_MEETINGS) * max(np.log(max(usual_ns / (2 * scale_ns), 1)), 0)
+            + _A_SIGN * _share(self._timed.size[own] == size)
+            + _A_SIGN * _share((self._step[own] == step)[named])
             + _A_SIGN * paired
-            - _A_LOSS * self._n_open_ends(found.place)
+            - _A_LOSS * self._n_open_ends(place)
         )
         if is_known:
             evidence += bonus * paired
@@ -336,12 +324,16 @@ class _Placing:
             at = int(self._timed.end_ns[own[0]])
             off_ns = abs(int(clock.to_common(at)) - int(near.to_common(at)))
             evidence += bonus * paired * _DEVICES_NS / (_DEVICES_NS + off_ns)
-        return _Tried(clock, found.place, found.is_doubtful, float(evidence))
+        return _Tried(clock, place, is_doubtful, float(evidence))
 
     def _paired(
         self, parts: Mapping[int, I64], clock: Clock, scale_ns: int, *, is_known: bool
-    ) -> _Paired | None:
-        """The pairs by a clock, and the clock and the scale by the pairs; None for none."""
+    ) -> tuple[Clock, int, dict[int, I64], dict[int, Bools], I64, I64, I64] | None:
+        """The clock and the scale by the pairs that a clock makes; None for none.
+
+        Then, by communicator, the place of each collective, and whether that is in doubt. Of pairs,
+        the row of the rank's collective, and the size and the step of the other one.
+        """
         rows = np.concatenate([*parts.values()])
         on_host = bool(self._on_host[rows].all())
         slack_ns = ONE_HOST_NS if is_known and on_host else _SLACK_NS
@@ -366,7 +358,7 @@ class _Placing:
         apart = np.abs(end - clock.to_common(self._timed.end_ns[own]))
         spread = np.median(apart[meets] if meets.any() else apart)
         least_ns, most_ns = _HOST_SCALES_NS if on_host else _DEVICE_SCALES_NS
-        return _Paired(
+        return (
             clock,
             int(np.clip(spread, least_ns, most_ns)),
             place,

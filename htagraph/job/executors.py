@@ -84,10 +84,7 @@ def failure_in_words(exc: BaseException) -> str:
 
 
 class IsolatedProcesses(Executor):
-    """Up to `n_workers` processes, each a pool of one: a death loses only its own work.
-
-    A process starts when there is work for it.
-    """
+    """Up to `n_workers` processes, each a pool of one: a death loses only its own work."""
 
     def __init__(self, n_workers: int) -> None:
         # A process inherits the blocked signals of the thread that starts it.
@@ -312,10 +309,7 @@ def _outcome(future: Future[Any]) -> Any:  # noqa: ANN401  a result or an except
 
 
 def _of_one_rank(error: Exception) -> Exception:
-    """An error that other ranks need not have; too few files or processes end the work.
-
-    Memory may suffice for the others.
-    """
+    """An error that other ranks need not have, even of memory; too few files or processes raise."""
     short = None if isinstance(error, MemoryError) else shortage(error)
     if short is not None:
         raise short from error

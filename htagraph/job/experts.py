@@ -72,11 +72,7 @@ class ExpertWork:
     def frame(
         self, collectives: pd.DataFrame, steps: Mapping[int, str], capacity: float
     ) -> pd.DataFrame:
-        """The answer `job_answers.EXPERTS`.
-
-        `collectives`: `job_answers.MATCHED_COLLECTIVES`. `steps`: names of the steps. `capacity`:
-        tokens that a rank takes at most, over the mean.
-        """
+        """The answer `job_answers.EXPERTS`; `capacity`: tokens of a rank at most, over the mean."""
         rows, pair = self.rows, self.rows["pair"]
         n = rows["n_received"].to_numpy(np.float64)
         of_pair = rows.assign(n=n).groupby(pair.to_numpy())["n"]

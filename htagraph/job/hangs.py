@@ -157,7 +157,11 @@ def hangs_of(dumps: Sequence[Dump], groups: Sequence[Group]) -> list[Hang]:
     by_rank = {dump.rank: dump for dump in dumps}
     found = [hang for group in groups for hang in _of_group(group, by_rank)]
     waits = {rank for hang in found for rank in hang.stuck if not hang.is_open}
-    last = {dump.rank: max(dump.entries, key=_created_ns) for dump in dumps if dump.entries}
+    last = {
+        dump.rank: max(dump.entries, key=lambda one: one.created_ns)
+        for dump in dumps
+        if dump.entries
+    }
     waits |= {rank for hang in found if hang.kind == "no dump" for rank in _last_there(hang, last)}
     found = [
         replace(one, causes=tuple(sorted(waits.intersection(one.ranks))))
@@ -175,11 +179,6 @@ def hangs_of(dumps: Sequence[Dump], groups: Sequence[Group]) -> list[Hang]:
             one.since_ns,
         ),
     )
-
-
-def _created_ns(entry: Entry) -> int:
-    """When a rank entered it."""
-    return entry.created_ns
 
 
 def _last_there(hang: Hang, last: Mapping[int, Entry]) -> list[int]:
@@ -317,9 +316,9 @@ def _too_late(group: Group, present: Sequence[int]) -> list[Hang]:
     if not late or not limit_ns or operation in _ONE_SIDED or is_ended:
         return []
     stuck = {rank: entries[rank] for rank in early}
-    since_ns, waited_ns = min(map(_created_ns, stuck.values())), int(np.ptp(at_ns))
+    since_ns = min(one.created_ns for one in stuck.values())
     about = (group, "too late", seqs[-1], operation, late, early)
-    return [Hang(*about, since_ns=since_ns, waited_ns=waited_ns, stuck=stuck)]
+    return [Hang(*about, since_ns=since_ns, waited_ns=int(np.ptp(at_ns)), stuck=stuck)]
 
 
 def _unfinished(group: Group, present: Sequence[int], dumps: Mapping[int, Dump]) -> list[Hang]:

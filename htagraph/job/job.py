@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ from htagraph.job.damage import (
     replayed_ranks,
     told_once,
 )
-from htagraph.job.default_window import AfterOpening, JobSteps, RankSteps, job_steps
+from htagraph.job.default_window import AfterOpening, RankSteps, job_steps
 from htagraph.job.delay_costs import delay_costs
 from htagraph.job.layout import AXES, groups_frame, layout_frame
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
@@ -36,7 +37,14 @@ from htagraph.job.pipeline import Pipeline
 from htagraph.job.pipeline_causes import PipelineCauses
 from htagraph.job.pipeline_what_if import pipeline_what_if
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
-from htagraph.job.rank_work import Question, SqlView, on_rank_segments, times_by_name, verdict_of
+from htagraph.job.rank_work import (
+    Question,
+    attributed_in,
+    on_rank_segments,
+    path_in,
+    times_by_name,
+    verdict_of,
+)
 from htagraph.job.ranks import (
     RankAnswers,
     RankGraphs,
@@ -52,8 +60,10 @@ from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
 from htagraph.job.why import JobWhy, job_why
 from htagraph.job.windows import job_window
+from htagraph.lookup.done_steps import DoneSteps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.answers import DAMAGE, OPPORTUNITIES, QUALITY
+from htagraph.model.arrays import I64
 from htagraph.model.columns import schema_of
 from htagraph.model.frames import FAILURES
 from htagraph.model.job_answers import (
@@ -119,13 +129,6 @@ Documented in `docs/limits.md`; `tests/hostile/test_damage.py` compares."""
 
 _EVENTS_OF_A_RANK = 4_000
 """Fixed cost of a rank in a replay, counted as events. Chosen; documented and compared with it."""
-
-
-class _Default(NamedTuple):
-    """The default window of every rank, and what of the traces it leaves out."""
-
-    window: WindowName
-    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,13 +227,13 @@ class Job(Questions):
         others, and without work from before the profile; without steps, the rest.
         """
         if self.asked_window is None:
-            return self._default.window
+            return self._default[0]
         return self.graphs.window if self.asked_window == WHOLE else self.asked_window
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """What the default window leaves out of the traces; empty if a window was asked for."""
-        return self._default.left_out if self.asked_window is None else ()
+        return self._default[1] if self.asked_window is None else ()
 
     @cached_property
     def begins(self) -> str:
@@ -259,7 +262,8 @@ class Job(Questions):
         return int(all(name in one.steps for one in self.summaries.values()))
 
     @cached_property
-    def _default(self) -> _Default:
+    def _default(self) -> tuple[WindowName, tuple[str, ...]]:
+        """The default window of every rank, and what of the traces it leaves out."""
         base, said = self.graphs.window, []
         # A rank that fails is left out by who visits all of them.
         with suppress(RankFailedError):
@@ -268,14 +272,13 @@ class Job(Questions):
         clocks, ends = self.timeline.clocks, self._ends_in(base)
         start_ns = max(int(clocks[rank].to_common(one.start_ns)) for rank, one in ends.items())
         end_ns = max(int(clocks[rank].to_common(one.end_ns)) for rank, one in ends.items())
-        steps = self.done_steps.done
+        steps, _ = self.done_steps
         some = steps.of_window(start_ns, end_ns)
         if some is None:
-            return _Default(base, tuple(said))
-        window = steps.window(some)
+            return base, tuple(said)
         first, last = (str(steps.names[row]) for row in (some.start, some.stop - 1))
         said += ends_in_words(steps, some, (start_ns, end_ns))
-        return _Default(RankSteps(first, last, window.n_steps), tuple(said))
+        return RankSteps(first, last, steps.window(some).n_steps), tuple(said)
 
     def _long_opening_ns(self) -> int:
         """Time of the whole path in which devices run work from before the profile, if long."""
@@ -288,8 +291,8 @@ class Job(Questions):
         return opening_ns if is_long(opening_ns, path.dur_ns) else 0
 
     @cached_property
-    def done_steps(self) -> JobSteps:
-        """The steps that all aligned ranks have, in common time."""
+    def done_steps(self) -> tuple[DoneSteps, Mapping[int, I64]]:
+        """The steps that all aligned ranks have, in common time, and their rows on each rank."""
         by_rank = {rank: self.summaries[rank].done for rank in self.timeline.aligned}
         return job_steps(by_rank, self.timeline.clocks)
 
@@ -365,7 +368,8 @@ class Job(Questions):
         """
         timeline = self.timeline
         asked: list[Mapping[int, Request]] = [self._requests(work) for work in works]
-        asked += self._route.requests
+        route = self._route.rank_segments
+        asked += [on_rank_segments(on_path, route) for on_path in (path_in, attributed_in)]
         for compared in (timeline.compared, timeline.compared_waits.rank_segments):
             asked.append(on_rank_segments(times_by_name, compared))
         if self.is_unmatched:
@@ -445,7 +449,7 @@ class Job(Questions):
             return self.collectives()
         instants = [name for name, one in VIEWS[view].items() if one.quantity is Quantity.INSTANT]
         frames = []
-        for rank, frame in self.map(SqlView(view)).items():
+        for rank, frame in self.map(methodcaller("sql_view", view)).items():
             clock = self.clock(rank)
             moved = {name: clock.to_common(frame[name].to_numpy()) for name in instants}
             frames.append(frame.assign(**moved, rank=rank))
@@ -759,7 +763,7 @@ class Job(Questions):
             If `by` is none of these.
         """
         part, line = self._part_of("delay_costs", by), self.timeline
-        return delay_costs(line.charged_waits, line.collectives, part)
+        return delay_costs(*line.charged_waits, line.collectives, part)
 
     @answers(EXPERTS)
     def experts(self, *, capacity: float = 1.25) -> pd.DataFrame:

@@ -62,12 +62,10 @@ class LastSteps:
 
 @dataclass(frozen=True)
 class KeptSteps:
-    """Which steps of a job have their collectives, and how many there were.
-
-    Steps count on the rank with most of them, collectives on all ranks.
-    """
+    """Which steps of a job have their collectives, and how many there were."""
 
     window: LastSteps
+    # Steps count on the rank with most of them, collectives on all ranks.
     n_steps: int
     n_all_steps: int
     n_collectives: int
@@ -122,17 +120,6 @@ def step_starts(graph: TraceGraph, kernels: I64) -> tuple[StepStart, ...]:
     first = np.searchsorted(launched_ns, steps["start_ns"].to_numpy(np.int64))
     columns = (steps["name"].tolist(), steps["start_ns"].tolist(), first.tolist())
     return tuple(map(StepStart, *columns))
-
-
-def first_within(starts: Sequence[StepStart], n_all: int, most: int) -> int:
-    """Place from which steps have at most so many collectives; the last step's at least."""
-    fits = (place for place, one in enumerate(starts) if n_all - one.collective <= most)
-    return next(fits, len(starts) - 1)
-
-
-def since_place(starts: Sequence[StepStart]) -> LastSteps:
-    """The window from the first of some steps on."""
-    return LastSteps(starts[0].name, -sum(one.name == starts[0].name for one in starts))
 
 
 def place_of(window: LastSteps, starts: Sequence[StepStart]) -> int:

@@ -39,11 +39,8 @@ CauseName = tuple[str, str, str]
 """Values of `CAUSE_KEY`."""
 
 
-class RankTimes(NamedTuple):
-    """What a rank did in some rank segments, of which `sums` has the numbers as windows."""
-
-    sums: PathSums
-    causes: list[CauseName]
+RankTimes = tuple[PathSums, list[CauseName]]
+"""What a rank did in some rank segments, whose numbers are its windows; and the causes."""
 
 
 class Times(NamedTuple):
@@ -58,7 +55,7 @@ class Times(NamedTuple):
     @classmethod
     def of(cls, by_rank: Mapping[int, RankTimes], more: Iterable[CauseName] = ()) -> Self:
         """Of all ranks, and of causes that none of them has."""
-        causes = sorted({*more, *(cause for one in by_rank.values() for cause in one.causes)})
+        causes = sorted({*more, *(cause for _, own in by_rank.values() for cause in own)})
         number = {cause: place for place, cause in enumerate(causes)}
         parts = [
             {
@@ -69,7 +66,7 @@ class Times(NamedTuple):
                 "start_ns": sums.start_ns,
                 "dur_ns": sums.dur_ns,
             }
-            for rank, (sums, own) in {-1: RankTimes(PathSums.empty(0), []), **by_rank}.items()
+            for rank, (sums, own) in {-1: (PathSums.empty(0), []), **by_rank}.items()
         ]
         table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return cls(pd.DataFrame(table, copy=False), causes)

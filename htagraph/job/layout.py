@@ -89,7 +89,7 @@ def process_groups(
 
     Collectives whose group was not recorded are of all ranks, if no other group is known.
     """
-    found = {(one.name, one.ranks): one for one in _in_header(metadata)}
+    found = {(one.name, one.ranks): one for one in groups_in_header(metadata)}
     found |= {(one.name, one.ranks): one for one in _of_events(dag)}
     own = [one for one in found.values() if rank in one.ranks and len(one.ranks) > 1]
     unnamed = bool((collectives["group"] == "").any())
@@ -131,7 +131,8 @@ def _axes(dag: Dag, collectives: pd.DataFrame) -> Texts:
     return out
 
 
-def _in_header(metadata: Mapping[str, Any]) -> Iterable[ProcessGroup]:
+def groups_in_header(metadata: Mapping[str, Any]) -> Iterable[ProcessGroup]:
+    """Yield the process groups that the header of a trace names."""
     info = metadata.get("distributedInfo")
     config = info.get("pg_config") if isinstance(info, Mapping) else None
     for one in config if isinstance(config, list) else []:

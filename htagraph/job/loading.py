@@ -13,7 +13,7 @@ from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.damage import damage_of_ranks, job_damage_in_words
 from htagraph.job.executors import SMALL_BYTES, Workers, failure_in_words
 from htagraph.job.job import Job
-from htagraph.job.kept_steps import MOST_COLLECTIVES, KeptSteps, place_of, since_place
+from htagraph.job.kept_steps import MOST_COLLECTIVES, KeptSteps, LastSteps, place_of
 from htagraph.job.ranks import OnError, RankGraphs, RankSummary, prepare_rank
 from htagraph.job.timeline import Timeline
 from htagraph.job.windows import listed
@@ -178,7 +178,9 @@ def _of_common_steps(
     cut = [one for one in found.values() if one.n_left_out]
     if not cut:
         return found, None
-    window = since_place(min((one.starts for one in cut), key=len))
+    starts = min((one.starts for one in cut), key=len)
+    first = starts[0].name
+    window = LastSteps(first, -sum(one.name == first for one in starts))
     place = {rank: place_of(window, one.starts) for rank, one in found.items()}
     kept = {
         rank: one.since(place[rank]) if place[rank] >= 0 else one for rank, one in found.items()

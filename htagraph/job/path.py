@@ -18,9 +18,8 @@ from htagraph.explain.segments import main_causes, with_causes
 from htagraph.findings.verdict import cause_label
 from htagraph.job.lateness import blame_late_ranks
 from htagraph.job.perfetto import job_waits, write_job_trace
-from htagraph.job.rank_segments import RankSegment, rank_segments_frame
+from htagraph.job.rank_segments import RankSegment
 from htagraph.job.rank_work import attributed_in, on_rank_segments, path_in
-from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
 from htagraph.model.arrays import I64
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, RANK_SEGMENTS
@@ -52,14 +51,10 @@ test_path."""
 
 @dataclass(frozen=True)
 class JobRoute:
-    """Where the path of a job runs: known from the collectives, before any rank is opened.
+    """Where the path of a job runs: known from the collectives, before any rank is opened."""
 
-    Rank segments are in order of time; start, name and number of whole steps are the window's, in
-    common time.
-    """
-
-    rank_segments: tuple[RankSegment, ...]
-    start_ns: int
+    rank_segments: tuple[RankSegment, ...]  # In order of time
+    start_ns: int  # Of the window, in common time
     name: str
     n_steps: int = 0
 
@@ -67,14 +62,6 @@ class JobRoute:
     def end_ns(self) -> int:
         """End of the window, in common time."""
         return self.rank_segments[-1].end_ns
-
-    @property
-    def requests(self) -> list[Mapping[int, Request]]:
-        """All requests that a path along this route may make."""
-        return [
-            on_rank_segments(path_in, self.rank_segments),
-            on_rank_segments(attributed_in, self.rank_segments),
-        ]
 
     def moved(self, pieces: pd.DataFrame, clock: Clock) -> pd.DataFrame:
         """A rank's pieces of the path in common time, without what was waited before a hop."""
@@ -199,7 +186,16 @@ class JobPath:
     @answers(RANK_SEGMENTS)
     def rank_segments(self) -> pd.DataFrame:
         """The path by rank: where it stays and where it hops, schema `frames.RANK_SEGMENTS`."""
-        return _since(rank_segments_frame(self.route.rank_segments), self.start_ns)
+        parts = self.route.rank_segments
+        frame = RANK_SEGMENTS.frame(
+            {
+                "rank": [one.rank for one in parts],
+                "start_ns": [one.start_ns for one in parts],
+                "dur_ns": [one.end_ns - one.start_ns for one in parts],
+                "collective": [one.collective for one in parts],
+            }
+        )
+        return _since(frame, self.start_ns)
 
     @cached_property
     @answers(JOB_ATTRIBUTED_TIME)

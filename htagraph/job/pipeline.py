@@ -40,24 +40,12 @@ STALLS = ("rank", "stage", "micro_batch", "action", "transfer", "between")
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The actions of a pipeline, and the steps and waits of its ranks; times are common.
+    """The actions of a pipeline, and the steps and waits of its ranks; times are common."""
 
-    Parameters
-    ----------
-    actions : DataFrame
-        Schema `frames.PIPELINE_ACTIONS`.
-    steps : DataFrame
-        Columns ``rank``, ``step``, ``start_ns``, ``end_ns``: one row per rank and step.
-    waits : DataFrame
-        Columns ``rank``, ``start_ns``, ``end_ns``: where ranks were blocked in sends and receives.
-    step_numbers : mapping of str to int
-        The number of each step, by its name.
-    """
-
-    actions: pd.DataFrame
-    steps: pd.DataFrame
-    waits: pd.DataFrame
-    step_numbers: Mapping[str, int] = field(default_factory=dict)
+    actions: pd.DataFrame  # Schema `frames.PIPELINE_ACTIONS`
+    steps: pd.DataFrame  # ``rank``, ``step``, ``start_ns``, ``end_ns``: a row per rank and step
+    waits: pd.DataFrame  # ``rank``, ``start_ns``, ``end_ns``: blocked in sends and receives
+    step_numbers: Mapping[str, int] = field(default_factory=dict)  # By name
 
     def column(self, name: str) -> I64:
         """A column of the actions; a phase is its position in `PHASES`."""
@@ -382,10 +370,7 @@ def _with_stages(acts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _whole_steps(acts: pd.DataFrame) -> I64:
-    """Steps in which every stage has a forward of each micro-batch, in each replica.
-
-    And a backward of each, or none at all.
-    """
+    """Steps in which every stage has a forward of each micro-batch, and all backwards or none."""
     n_stages = int(acts["stage"].max()) + 1 if len(acts) else 0
     n_runs, phase = n_stages * acts["replica"].nunique(), acts["phase"]
     key = ["step", "replica", "stage", "micro_batch"]

@@ -90,10 +90,7 @@ def _is_late(dag: Dag, work: I64) -> Bools:
 
 
 def _waited_for_host(dag: Dag, work: I64, first: I64, last: I64) -> I64:
-    """How long the stream had nothing to run inside each action, as it was not launched yet.
-
-    `first` and `last` are the kernels with which actions begin and end.
-    """
+    """How long the stream had nothing to run inside each action, as it was not launched yet."""
     start = dag.events.ts_ns[work]
     free = np.append(start[:1], np.maximum.accumulate(dag.events.end_ns[work])[:-1])
     waited = np.where(_is_late(dag, work), np.maximum(start - free, 0), 0)
@@ -195,10 +192,7 @@ def _bounds(step: I64, start: I64, end: I64, n_steps: int) -> tuple[I64, I64]:
 
 
 def device_actions(dag: Dag, collectives: pd.DataFrame) -> RankActions | None:
-    """The actions of a rank whose sends and receives are kernels; None if they are not clear.
-
-    Its collectives are `answers.COLLECTIVES`.
-    """
+    """The actions of a rank whose sends and receives are kernels; None if they are not clear."""
     events, steps = dag.events, find_steps(dag.events)
     is_paired = collectives["operation"].isin(POINT_TO_POINT)
     table = collectives[is_paired & (collectives["found_by"] != HOST_RANGE)]

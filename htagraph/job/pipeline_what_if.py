@@ -6,8 +6,6 @@ micro-batches of another number share the recorded work in its order::
     recorded     [ stage 0       ][ stage 1       ]
     two chunks   [   0  ][   1   ][   2  ][   3   ]
 
-The order in which each rank of a pipeline runs its actions, by the name of the schedule.
-
 All schedules have one shape: forwards ahead, then a forward and a backward in turn, then the
 backwards that are left. They differ in how many forwards are ahead, of two stages::
 
@@ -286,11 +284,7 @@ class _Recorded:
 def pipeline_what_if(
     pipeline: Pipeline, schedule: str, chunks: int, n_micro_batches: int
 ) -> pd.DataFrame:
-    """Steps with other schedules, schema `job_answers.PIPELINE_WHAT_IF`; the shortest first.
-
-    `schedule`: one of `SCHEDULES`, or ``all`` that can be tried. `chunks`, `n_micro_batches`: 0 as
-    recorded; at least 2 chunks of an interleaved schedule.
-    """
+    """Steps with other schedules, schema `job_answers.PIPELINE_WHAT_IF`; the shortest first."""
     one = _Recorded(pipeline)
     if not one.is_whole:
         return PIPELINE_WHAT_IF.empty()

@@ -16,7 +16,7 @@ the whole graph (`tests/job/merged.py`). Only ranks on it are opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,6 @@ import pandas as pd
 
 from htagraph.arrays.clocks import Clock
 from htagraph.model.arrays import I64
-from htagraph.model.frames import RANK_SEGMENTS
 
 
 @dataclass(frozen=True)
@@ -126,15 +125,3 @@ def _rank_segment(
     """A rank segment between two times of a rank's clock."""
     common_start, common_end = clock.to_common([start_ns, end_ns]).tolist()
     return RankSegment(rank, common_start, common_end, start_ns, end_ns, end_node, collective)
-
-
-def rank_segments_frame(rank_segments: Sequence[RankSegment]) -> pd.DataFrame:
-    """Rank segments as a table in common time, schema `frames.RANK_SEGMENTS`."""
-    return RANK_SEGMENTS.frame(
-        {
-            "rank": [one.rank for one in rank_segments],
-            "start_ns": [one.start_ns for one in rank_segments],
-            "dur_ns": [one.end_ns - one.start_ns for one in rank_segments],
-            "collective": [one.collective for one in rank_segments],
-        }
-    )

@@ -39,17 +39,6 @@ class Question:
         return graph.ask(self.name, **dict(self.options))
 
 
-@dataclass(frozen=True)
-class SqlView:
-    """The table behind a view of `TraceGraph.sql`."""
-
-    view: str
-
-    def __call__(self, graph: TraceGraph) -> pd.DataFrame:
-        """The table of a rank."""
-        return graph.sql_view(self.view)
-
-
 PathWork = Callable[[TraceGraph, Sequence[Window], "I64"], Any]
 """Work on the path of a rank: its graph, windows of rank segments, and their numbers."""
 
@@ -97,7 +86,7 @@ def attributed_in(graph: TraceGraph, windows: Sequence[Window], numbers: I64) ->
 def times_by_name(graph: TraceGraph, windows: Sequence[Window], numbers: I64) -> RankTimes:
     """The time of the path by rank segment, bound, name and operator."""
     sums, causes = path_sums(graph.dag, windows)
-    return RankTimes(sums._replace(window=numbers[sums.window]), causes)
+    return sums._replace(window=numbers[sums.window]), causes
 
 
 def verdict_of(graph: TraceGraph) -> Verdict:

@@ -37,7 +37,6 @@ from htagraph.job.kept_steps import (
     KeptSteps,
     LastSteps,
     StepStart,
-    first_within,
     step_starts,
     table_since,
 )
@@ -48,7 +47,6 @@ from htagraph.job.rank_segments import RankEnds
 from htagraph.job.recorded_groups import (
     exchanges_of,
     in_process_groups,
-    no_exchanges,
     recorded_peers,
 )
 from htagraph.lookup.collectives import Readiness, first_anchor, readiness
@@ -91,91 +89,44 @@ OnError = Literal["raise", "skip"]
 """Whether a rank that cannot be used ends the work, or is left out."""
 
 
-class _Files(NamedTuple):
-    """A rank's compiled graph, its trace, and the files of other instruments."""
-
-    graph: Entry
-    trace: Path
-    beside: tuple[Path, ...]
+_Files = tuple[Entry, Path, tuple[Path, ...]]
+"""A rank's compiled graph, its trace, and the files of other instruments."""
 
 
 @dataclass(frozen=True, repr=False)
 class RankSummary:
-    """All that is known of a rank without opening its graph.
-
-    Parameters
-    ----------
-    rank_source : str
-        Where the number of the rank was found.
-    beside : tuple of Path
-        Files of other instruments that were added.
-    graph : Entry
-        The compiled graph.
-    host : str
-        Empty where not recorded.
-    called_like_words : tuple of str
-        Annotations whose names are also words for a window: ``last``, ``5``.
-    alike_ns : mapping of str to int, unit=ns
-        Lengths of the typical steps (`SteadySteps.compared_ns`), by name.
-    first_ns : int, unit=ns
-        First time in the trace, including events that are not work.
-    ready : Readiness
-        When each of the collectives was ready.
-    ends : RankEnds
-        Of the whole trace.
-    starts : tuple of StepStart, default=()
-        Where the steps begin.
-    done : DoneSteps
-        The steps, each from when the one before was done until it is done.
-    done_ends : tuple of RankEnds, default=()
-        The same as windows.
-    may_open_long : bool, default=False
-        Work from before the profile may limit it for long.
-    base_ns : int, default=0, unit=ns
-        Time that is 0 in the file; 0 where not recorded.
-    n_left_out, n_steps_left_out : int, default=0
-        First collectives that are not in the table, and the number of their steps.
-    damage : tuple of Damage, default=()
-        Of the whole trace.
-    content : int, default=0
-        Checksum of threads and of the times of all events.
-    pipeline : RankActions, optional
-        What it did for a pipeline.
-    exchanges : DataFrame
-        Sizes of all-to-alls in both directions, `exchanges_of`.
-    groups : tuple of ProcessGroup, default=()
-        Its process groups.
-    """
+    """All that is known of a rank without opening its graph."""
 
     rank: int
-    rank_source: str
+    rank_source: str  # Where the number of the rank was found
     path: Path
-    beside: tuple[Path, ...]
+    beside: tuple[Path, ...]  # Files of other instruments that were added
     graph: Entry
     world_size: int | None
-    host: str
+    host: str  # Empty where not recorded
     n_events: int
-    called_like_words: tuple[str, ...]
-    alike_ns: Mapping[str, int]
+    called_like_words: tuple[str, ...]  # Annotations named like words for a window: ``last``, ``5``
+    alike_ns: Mapping[str, int]  # Lengths of the typical steps, by name
     has_unread_stacks: bool
     context: Context
-    first_ns: int
+    first_ns: int  # First time in the trace, including events that are not work
     collectives: pd.DataFrame
-    ready: Readiness
-    ends: RankEnds
-    device_names: tuple[str, ...] = ()
-    starts: tuple[StepStart, ...] = ()
-    done: DoneSteps = field(default_factory=DoneSteps.none)
-    done_ends: tuple[RankEnds, ...] = ()
-    may_open_long: bool = False
-    base_ns: int = 0
+    ready: Readiness  # When each of the collectives was
+    ends: RankEnds  # Of the whole trace
+    device_names: tuple[str, ...]
+    starts: tuple[StepStart, ...]
+    done: DoneSteps
+    done_ends: tuple[RankEnds, ...]  # The same steps as windows
+    may_open_long: bool  # Work from before the profile may limit it for long
+    base_ns: int  # Time that is 0 in the file; 0 where not recorded
+    damage: tuple[Damage, ...]  # Of the whole trace
+    content: int  # Checksum of threads and of the times of all events
+    pipeline: RankActions | None  # What it did for a pipeline
+    exchanges: pd.DataFrame  # Sizes of all-to-alls in both directions, `exchanges_of`
+    groups: tuple[ProcessGroup, ...]
+    # First collectives that are not in the table, and the number of their steps
     n_left_out: int = 0
     n_steps_left_out: int = 0
-    damage: tuple[Damage, ...] = ()
-    content: int = 0
-    pipeline: RankActions | None = None
-    exchanges: pd.DataFrame = field(default_factory=no_exchanges)
-    groups: tuple[ProcessGroup, ...] = ()
 
     def since(self, place: int) -> RankSummary:
         """The summary from one of its steps on."""
@@ -218,7 +169,7 @@ class RankSummary:
     @property
     def files(self) -> _Files:
         """The part of the summary that a worker needs to open the rank."""
-        return _Files(self.graph, self.path, self.beside)
+        return self.graph, self.path, self.beside
 
 
 def rank_ends(graph: TraceGraph) -> RankEnds:
@@ -247,10 +198,7 @@ def prepare_rank(
     reading: LoadOptions,
     most_collectives: int | None = None,
 ) -> RankSummary:
-    """Load, compile and save one rank, or open the kept graph; return its summary.
-
-    Beyond `most_collectives`, the summary has those of the last steps.
-    """
+    """Load, compile and save one rank, or open the kept graph; return its summary."""
     kept = _on_this_machine(graph_file)
     found = opened(kept, path)
     if found is None:
@@ -301,8 +249,10 @@ def prepare_rank(
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary
-    place = first_within(summary.starts, len(kernels), most_collectives)
-    return summary.since(place) if summary.starts[place].collective else summary
+    starts, least = summary.starts, len(kernels) - most_collectives
+    fits = (place for place, one in enumerate(starts) if one.collective >= least)
+    place = next(fits, len(starts) - 1)  # the last step at least
+    return summary.since(place) if starts[place].collective else summary
 
 
 def _content(events: EventTable) -> int:
@@ -333,10 +283,11 @@ def _folder_of_worker(_job: Path) -> OwnFolder:
 
 def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
     """The graph of a rank: kept, or compiled where it is not; workers need not share a disk."""
-    kept = _on_this_machine(files.graph)
-    if (found := kept.read(partial(_graph, source=files.trace))) is not None:
+    graph, trace, beside = files
+    kept = _on_this_machine(graph)
+    if (found := kept.read(partial(_graph, source=trace))) is not None:
         return found
-    made = reading.made(files.trace, files.beside)
+    made = reading.made(trace, beside)
     with suppress(OutputError):
         kept.write(packed(made))
     return made.graph
@@ -385,24 +336,14 @@ class RankAnswers(dict[int, Any]):
 @brief
 @dataclass(frozen=True)
 class RankGraphs:
-    """The graphs of a job's ranks, and the workers that open them.
+    """The graphs of a job's ranks, and the workers that open them."""
 
-    Parameters
-    ----------
-    summaries : mapping of int to RankSummary
-        By rank, ascending.
-    folder : object
-        Keeps the folder of compiled graphs alive.
-    kept : KeptSteps, optional
-        The steps that are kept of a job with too many collectives.
-    """
-
-    summaries: Mapping[int, RankSummary]
+    summaries: Mapping[int, RankSummary]  # By rank, ascending
     workers: Workers
     reading: LoadOptions = field(default_factory=LoadOptions)
     on_error: OnError = "raise"
-    folder: object = None
-    kept: KeptSteps | None = None
+    folder: object = None  # Keeps the folder of compiled graphs alive
+    kept: KeptSteps | None = None  # Of a job with too many collectives
     _at_hand: dict[tuple[int, Request], Any] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -413,13 +354,7 @@ class RankGraphs:
         return self.kept.window if self.kept else None
 
     def open(self, rank: int, window: WindowName = None) -> TraceGraph:
-        """Open the graph of a rank, or of a window of it.
-
-        Raises
-        ------
-        RankNotFoundError
-            If there is no such rank.
-        """
+        """Open the graph of a rank, or of a window of it."""
         if rank not in self.summaries:
             raise RankNotFoundError(rank, self.summaries)
         return _in_window(_opened(self.summaries[rank].files, self.reading), window)
@@ -432,10 +367,7 @@ class RankGraphs:
     def visit(self, requests: Mapping[int, Iterable[Request]]) -> dict[int, str]:
         """Open each of some ranks once, and keep the results of its requests for `ask`.
 
-        Returns
-        -------
-        dict of int to str
-            Why ranks could not be opened, or their worker died, by rank.
+        Returns why ranks could not be opened, or their worker died.
         """
         wanted = {
             rank: [one for one in dict.fromkeys(several) if (rank, one) not in self._at_hand]
@@ -454,13 +386,7 @@ class RankGraphs:
     def ask(
         self, requests: Mapping[int, Request], *, on_error: OnError | None = None
     ) -> RankAnswers:
-        """Make a request to each of some ranks.
-
-        Raises
-        ------
-        RankFailedError
-            If it fails on a rank, unless errors are skipped.
-        """
+        """Make a request to each of some ranks; raises what fails, unless errors are skipped."""
         at_hand = {rank: (rank, request) for rank, request in requests.items() if self._at_hand}
         known = {rank: self._at_hand[key] for rank, key in at_hand.items() if key in self._at_hand}
         unknown = {rank: [one] for rank, one in requests.items() if rank not in known}

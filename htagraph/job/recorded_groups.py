@@ -20,6 +20,7 @@ import pandas as pd
 from htagraph.arrays.ancestors import nearest
 from htagraph.arrays.clocks import ClockFit, fit_clock
 from htagraph.arrays.codes import gather
+from htagraph.job.layout import groups_in_header
 from htagraph.lookup.operator_roofs import call_of
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.collective_names import ONE_SIDED, POINT_TO_POINT
@@ -149,19 +150,6 @@ _THIRD = re.compile(r'^\[\s*""\s*,\s*""\s*,\s*"(\d{1,9})"')
 """Inputs of a send or receive as written: tensors and group have no value, then the peer."""
 
 
-def _groups_of(metadata: Mapping[str, Any], rank: int) -> set[tuple[int, ...]]:
-    """Ranks of each process group that a rank shares with others."""
-    info = metadata.get("distributedInfo")
-    config = info.get("pg_config") if isinstance(info, Mapping) else None
-    groups = set()
-    for group in config if isinstance(config, list) else []:
-        ranks = (
-            re.findall(r"[0-9]{1,9}", str(group.get("ranks"))) if isinstance(group, Mapping) else []
-        )
-        groups.add(tuple(sorted({int(number) for number in ranks})))
-    return {group for group in groups if rank in group and len(group) > 1}
-
-
 def _of_ranks(label: str, groups: set[tuple[int, ...]]) -> str:
     """The label of a library's kernels with the ranks of the one group that they can be of."""
     stated = stated_ranks(label)
@@ -187,7 +175,7 @@ def recorded_peers(dag: Dag, collectives: pd.DataFrame) -> I64:
 
 
 def in_process_groups(
-    collectives: pd.DataFrame, metadata: Mapping[str, Any], rank: int, place: I64 | None = None
+    collectives: pd.DataFrame, metadata: Mapping[str, Any], rank: int, place: I64
 ) -> pd.DataFrame:
     """Collectives of a rank, with groups for those on the host and of libraries.
 
@@ -199,7 +187,8 @@ def in_process_groups(
     """
     on_host = (collectives["found_by"] == HOST_RANGE).to_numpy(dtype=bool)
     by_library = is_inferred(collectives)
-    groups = _groups_of(metadata, rank) if (on_host | by_library).any() else set()
+    named = groups_in_header(metadata) if (on_host | by_library).any() else ()
+    groups = {one.ranks for one in named if rank in one.ranks and len(one.ranks) > 1}
     if groups and by_library.any():
         labels = {label: _of_ranks(label, groups) for label in collectives["group"][by_library]}
         own = collectives["group"].map(labels)
@@ -214,7 +203,7 @@ def in_process_groups(
     if len(members) == 2:
         paired = on_host & collectives["operation"].isin(POINT_TO_POINT).to_numpy(dtype=bool)
         peer = np.where(paired & (peer < 0), sum(members) - rank, peer)
-    elif place is not None:
+    else:
         known = on_host & (place >= 0) & (place < len(members)) & (peer < 0)
         peer = np.where(known, np.array(members)[np.clip(place, 0, len(members) - 1)], peer)
     n_ranks = np.where(
@@ -263,11 +252,6 @@ def exchanges_of(dag: Dag, collectives: pd.DataFrame) -> pd.DataFrame:
         for event, call, *one in zip(events.tolist(), calls, *metadata, *rest, strict=True)
     )
     return _frame([one for one in found if one is not None])
-
-
-def no_exchanges() -> pd.DataFrame:
-    """The exchanges of a rank without any."""
-    return _frame([])
 
 
 def _frame(found: list[Exchange]) -> pd.DataFrame:

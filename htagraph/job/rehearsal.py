@@ -101,10 +101,7 @@ def _moved(replay: Replay, clock: Clock, ts_ns: I64, release_ns: I64) -> Replay:
 @brief
 @dataclass(frozen=True)
 class JobRehearsal:
-    """What all replays of a job share: the replays of its ranks in common time.
-
-    Their transfers begin when all members have arrived.
-    """
+    """The replays of a job's ranks in common time; transfers begin once all members are there."""
 
     ranks: Mapping[int, RankReplay]
     merged: MergedReplay

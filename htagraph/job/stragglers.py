@@ -45,14 +45,6 @@ def _dearest_causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _times_last(collectives: pd.DataFrame) -> pd.Series[int]:
-    """How often each rank arrived last, by the fitted clocks."""
-    waited = collectives[
-        (collectives["wait_ns"] > 0) & ~collectives["is_partial"] & (collectives["overrun_ns"] == 0)
-    ]
-    return waited[["match", "last_rank"]].drop_duplicates().groupby("last_rank").size()
-
-
 def summarize_stragglers(
     collectives: pd.DataFrame, late: pd.DataFrame, excess: pd.DataFrame, ranks: list[int]
 ) -> pd.DataFrame:
@@ -67,9 +59,11 @@ def summarize_stragglers(
         own_wait_ns=("once_ns", "sum"), transfer_ns=("transfer_ns", "sum")
     )
     every = pd.DataFrame({"rank": ranks}).set_index("rank")
-    joined = every.join(
-        [cost, own, _times_last(collectives).rename("n_last"), _dearest_causes(late, excess)]
-    )
+    waited = collectives[
+        (collectives["wait_ns"] > 0) & ~collectives["is_partial"] & (collectives["overrun_ns"] == 0)
+    ]
+    n_last = waited[["match", "last_rank"]].drop_duplicates().groupby("last_rank").size()
+    joined = every.join([cost, own, n_last.rename("n_last"), _dearest_causes(late, excess)])
     joined["part"] = ""
     joined["n_collectives"] = collectives["match"].nunique()
     joined["is_recurring"] = joined["n_cause"] > 1

@@ -20,14 +20,13 @@ from htagraph.job.bandwidths import BandwidthKey, fitted_latencies, measure_band
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import (
-    ChargedWaits,
     WaitComparisons,
     charged_waits,
     compare_late_arrivals,
     compare_waits,
 )
 from htagraph.job.experts import ExpertWork, find_expert_work, token_surplus
-from htagraph.job.lateness import excess_times, late_arrivals, late_hosts
+from htagraph.job.lateness import Times, excess_times, late_arrivals, late_hosts
 from htagraph.job.layout import Kind, ProcessGroup, group_kinds, layout_frame
 from htagraph.job.pipeline import Pipeline, join_ranks, with_peers, with_stages
 from htagraph.job.pipeline_actions import RankActions
@@ -172,10 +171,7 @@ class Timeline:
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
-        """The matched collectives of aligned ranks, `job_answers.MATCHED_COLLECTIVES`.
-
-        Rows are those of `members`.
-        """
+        """The matched collectives of aligned ranks, `job_answers.MATCHED_COLLECTIVES`."""
         return measure_waits(self.members, self.fitted, self.takers, self._ends)
 
     def bandwidths(self, by: BandwidthKey = "size") -> pd.DataFrame:
@@ -259,8 +255,8 @@ class Timeline:
         )
 
     @cached_property
-    def charged_waits(self) -> ChargedWaits:
-        """What each wait is due to."""
+    def charged_waits(self) -> tuple[pd.DataFrame, Times]:
+        """What each wait is due to; see `delay_costs.charged_waits`."""
         compared = self.compared_waits
         times = self.graphs.ask(on_rank_segments(times_by_name, compared.rank_segments))
         return charged_waits(compared, times)

@@ -17,15 +17,13 @@ from htagraph.findings.findings import (
     Told,
     advice_off_path,
     charged,
+    completed,
     costs_by_cause,
 )
 from htagraph.findings.rules import CHECK_HOST
-from htagraph.findings.side_by_side import completed
 from htagraph.findings.verdict import (
     Finding,
-    Fix,
     Verdict,
-    no_verdict,
     ordered,
     percent,
     within_sentence,
@@ -79,7 +77,7 @@ def find_job_bounds(
         uses_device=any(bool(rank.context.api or rank.device_names) for rank in ranks),
     ) or too_little(path.attributed_time, n_events, has_device=has_device)
     if few:
-        return no_verdict(path, few, is_job=True)
+        return Verdict((), few, path.window_name, path.dur_ns, path.n_steps, is_job=True)
     lost = _lost_share_by_rank(path)
     if sum(lost.values()) > LOST_LIMIT:
         most = max(lost, key=lambda rank: lost[rank])
@@ -87,8 +85,8 @@ def find_job_bounds(
             f"{lost_in_words(sum(lost.values()))} Load the job without rank {most}, which has most "
             "of that; by itself:"
         )
-        command = _report_on(path.timeline.graphs.summaries[most])
-        return no_verdict(path, f"{said} {command}", is_job=True)
+        why = f"{said} {_report_on(path.timeline.graphs.summaries[most])}"
+        return Verdict((), why, path.window_name, path.dur_ns, path.n_steps, is_job=True)
     told = Told(
         context=context,
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
@@ -137,7 +135,7 @@ def _by_ranks(path: JobPath, alone: Mapping[int, Verdict]) -> Verdict:
     if len(by_title) > 1 or not firsts:
         command = _report_on(path.timeline.graphs.summaries[min(alone)])
         why = f"{NOTHING_MATCHED} Each by itself: {said}. Rank {min(alone)}: {command}"
-        return no_verdict(path, why, is_job=True)
+        return Verdict((), why, path.window_name, path.dur_ns, path.n_steps, is_job=True)
     middle = sorted(firsts.values(), key=lambda one: one.share)[(len(firsts) - 1) // 2]
     cost_ns = None if middle.cost_ns is None else round(middle.share * path.dur_ns)
     path_ns = round(middle.path_ns / middle.window_ns * path.dur_ns)
@@ -197,7 +195,7 @@ def _on_machine(path: JobPath, finding: Finding) -> Finding:
     is_row = ranks == list(range(ranks[0], ranks[-1] + 1))
     which = f"ranks {ranks[0]} to {ranks[-1]}" if is_row else human_count(len(ranks), "rank")
     title = f"Host {host} ({which}) is late"
-    return replace(finding, title=title, fix=Fix(*CHECK_HOST))
+    return replace(finding, title=title, fix=CHECK_HOST)
 
 
 def _lost_share_by_rank(path: JobPath) -> dict[int, float]:
@@ -214,10 +212,7 @@ def _lost_share_by_rank(path: JobPath) -> dict[int, float]:
 
 
 def _next_job_command(path: JobPath) -> str:
-    """The report to run if too much of a job is unknown waits: on the rank with most of that.
-
-    An empty window has no such rank: then it is the first.
-    """
+    """The report to run if too much of a job is unknown waits: on the rank with most of that."""
     summaries = path.timeline.graphs.summaries
     hidden = path.segments[path.segments["bound"] == Bound.UNKNOWN_WAITS.label]
     by_rank = hidden.groupby("rank")["dur_ns"].sum().sort_values(kind="stable")

@@ -90,11 +90,7 @@ class JobWhy(JobPath):
 def job_why(
     timeline: Timeline, ends: Mapping[int, RankEnds], rank: int, own: RankEnds, found: Why
 ) -> JobWhy:
-    """The chain to an event of a rank across ranks.
-
-    `ends`: where each rank's recording begins and ends. `own`: where the chain of the rank alone
-    does. `found`: that chain.
-    """
+    """The chain to an event of a rank across ranks; `own`: where that of the rank alone runs."""
     begun = {number: RankEnds(one.start_ns, one.start_ns, -1, -1) for number, one in ends.items()}
     whole = {**begun, rank: replace(own, start_ns=ends[rank].start_ns)}
     tables = {number: timeline.tables[number] for number in ends}

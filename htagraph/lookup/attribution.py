@@ -68,7 +68,7 @@ def under(dag: Dag, events: Rows, mask: Bools) -> Bools:
 
 def under_pattern(dag: Dag, events: Rows, pattern: re.Pattern[str]) -> Bools:
     """Whether the name of an event, or of a host event around it, matches."""
-    matches = dag.events.named(dag.events.symbols.searched(pattern))
+    matches = dag.events.searched(pattern)
     return under(dag, events, matches & dag.events.is_host)
 
 
@@ -146,7 +146,7 @@ def frames_at(dag: Dag, lane: Rows, ts_ns: I64, pattern: re.Pattern[str] | None 
     events = dag.events
     wanted = events.kind == EventKind.PYTHON
     if pattern is not None:
-        wanted &= events.named(events.symbols.searched(pattern))
+        wanted &= events.searched(pattern)
     return innermost_at(dag, np.flatnonzero(wanted), lane, ts_ns)[0]
 
 

@@ -70,7 +70,7 @@ def collective_sizes(
     unknown = np.flatnonzero(sizes < 0)
     if not len(unknown):
         return sizes
-    calls = dag.events.named(dag.events.symbols.searched(r"^c10d::"))
+    calls = dag.events.searched(r"^c10d::")
     above = nearest(dag.parent, dag.launch[kernels[unknown]].astype(np.int64), calls)
     for row, event in zip(unknown.tolist(), above.tolist(), strict=True):
         call = call_of(dag, event) if event >= 0 else None
@@ -79,15 +79,6 @@ def collective_sizes(
             tensor = call.tensors[0] if is_output else call.tensors[:2][-1]
             sizes[row] = tensor.n_bytes[1]
     return sizes
-
-
-class LibraryCollectives(NamedTuple):
-    """What names and order tell about kernels of libraries."""
-
-    operation: Texts  # Empty where a kernel is of no library, or its name tells nothing
-    group: Texts  # Library, number of ranks if the name has it, and role of the stream
-    arrival: I64  # Position of the kernel whose start is the rank's arrival, -1 if unknown
-    meets: Bools  # The kernel ends after all others have arrived
 
 
 def _halves(code: I64, position: I64) -> tuple[I64, Bools]:
@@ -106,13 +97,18 @@ def _halves(code: I64, position: I64) -> tuple[I64, Bools]:
     return arrival, meets
 
 
-def library_collectives(dag: Dag, kernels: I64) -> LibraryCollectives:
-    """Operation, group and halves of communication kernels, in the order of their launches."""
+def library_collectives(dag: Dag, kernels: I64) -> tuple[Texts, Texts, I64, Bools]:
+    """What names and order tell about communication kernels, in the order of their launches.
+
+    The operation: empty where a kernel is of no library, or its name tells nothing. The group:
+    library, number of ranks if the name has it, role of the stream. Position of the kernel whose
+    start is the rank's arrival, -1 if unknown. Whether it ends after all others have arrived.
+    """
     events, n = dag.events, len(kernels)
     operation, group = np.full(n, "", dtype=object), np.full(n, "", dtype=object)
     arrival = np.arange(n)
     if not n:
-        return LibraryCollectives(operation, group, arrival, np.zeros(n, dtype=bool))
+        return operation, group, arrival, np.zeros(n, dtype=bool)
     codes, at = np.unique(events.name[kernels], return_inverse=True)
     names = [events.symbols.texts[code] for code in codes.tolist()]
     labels = [_library(name) for name in names]
@@ -136,7 +132,7 @@ def library_collectives(dag: Dag, kernels: I64) -> LibraryCollectives:
     for _, part in halves.groupby(group[halves.index], sort=False):
         own = part.index.to_numpy(np.int64)
         arrival[own], meets[own] = _halves(pd.factorize(part["operation"])[0], own)
-    return LibraryCollectives(operation, group, arrival, meets)
+    return operation, group, arrival, meets
 
 
 def _library(name: str) -> str:
@@ -204,13 +200,13 @@ def readiness(dag: Dag, kernels: I64) -> Readiness:
 
 def host_ranges(dag: Dag) -> I64:
     """Host ranges that last as long as a collective, ascending."""
-    named = dag.events.named(dag.events.symbols.searched(HOST_COLLECTIVE))
+    named = dag.events.searched(HOST_COLLECTIVE)
     return np.flatnonzero(named & among(dag.events.kind, HOST_KINDS))
 
 
 def host_collectives(dag: Dag) -> I64:
     """Host events of collectives, ascending: a call replaces the range in it."""
-    ranges, calls = host_ranges(dag), dag.events.named(dag.events.symbols.searched(HOST_CALL))
+    ranges, calls = host_ranges(dag), dag.events.searched(HOST_CALL)
     around = dag.parent[ranges]
     by_call = (around >= 0) & calls[around]
     return np.union1d(ranges[~by_call], around[by_call]).astype(np.int64)

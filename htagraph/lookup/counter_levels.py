@@ -93,15 +93,6 @@ class CounterChanges(NamedTuple):
     unit: int  # Change that counts as 1
 
 
-class CounterLevels(NamedTuple):
-    """Values of the tracks from one change to the next, within a window."""
-
-    track: I64
-    start_ns: I64
-    end_ns: I64
-    value: I64
-
-
 def queue_changes(dag: Dag) -> CounterChanges:
     """Launches outstanding per stream: +1 when a call begins, -1 when its work starts.
 
@@ -146,8 +137,8 @@ def bandwidth_changes(dag: Dag, *, by_stream: bool = False) -> CounterChanges:
     )
 
 
-def counter_levels(changes: CounterChanges, window: Window) -> CounterLevels:
-    """Values between changes; changes at one instant count as one."""
+def counter_levels(changes: CounterChanges, window: Window) -> tuple[I64, I64, I64, I64]:
+    """Track, start, end and value from one change to the next; those at one instant are one."""
     order = np.lexsort((changes.ts_ns, changes.track))
     track, ts_ns = changes.track[order], changes.ts_ns[order]
     total = np.cumsum(changes.change[order])
@@ -159,4 +150,4 @@ def counter_levels(changes: CounterChanges, window: Window) -> CounterLevels:
     end = np.where(follows, np.roll(start, -1), np.maximum(window.end_ns, start))
     inside = (end > window.start_ns) & (start < window.end_ns)
     start, end = np.maximum(start[inside], window.start_ns), np.minimum(end[inside], window.end_ns)
-    return CounterLevels(track[inside], start, end, value[inside])
+    return track[inside], start, end, value[inside]

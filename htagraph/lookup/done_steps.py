@@ -42,21 +42,13 @@ _BEFORE = np.iinfo(np.int64).min
 
 
 class DoneSteps(NamedTuple):
-    """Steps of a rank or of a job, each from when the one before was done; all arrays by step.
-
-    Parameters
-    ----------
-    kind : ndarray of int64
-        What each does, as `SteadySteps.kind`.
-    anchor : ndarray of int64
-        Node with which each is done, if that is the end of its host range; else -1.
-    """
+    """Steps of a rank or of a job, each from when the one before was done; all arrays by step."""
 
     names: Texts
     start_ns: I64
     end_ns: I64
-    kind: I64
-    anchor: I64
+    kind: I64  # What each does, as `SteadySteps.kind`
+    anchor: I64  # Node with which each is done, if that is the end of its host range; else -1
 
     @classmethod
     def none(cls) -> Self:

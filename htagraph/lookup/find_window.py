@@ -71,10 +71,7 @@ def times_in(window: str) -> tuple[int, int] | None:
     found = _TIMES.fullmatch(window)
     if found is None:
         return None
-    (start, start_part, start_unit), (end, end_part, end_unit) = (
-        found.groups()[:3],
-        found.groups()[3:],
-    )
+    start, start_part, start_unit, end, end_part, end_unit = found.groups()
     start_ns = _nanoseconds(start, start_part, start_unit or end_unit)
     end_ns = _nanoseconds(end, end_part, end_unit or start_unit)
     if end_ns <= start_ns:

@@ -78,22 +78,16 @@ class Hole(NamedTuple):
     end_ns: int
 
 
-class Launches(NamedTuple):
-    """Calls that launch kernels and graphs, by time, and whether their work was recorded."""
+def kernel_launches(dag: Dag) -> tuple[I64, Bools]:
+    """Launches of kernels and graphs that were to run, by time, and whether each has its work.
 
-    event: I64
-    has_work: Bools
-
-
-def kernel_launches(dag: Dag) -> Launches:
-    """Launches of kernels and graphs that were to run; those that were captured are left out.
-
+    Those that were captured are left out.
     A launch within another, as of two libraries, is the same launch. None of a trace that was read
     in part: its work may be in the rest.
     """
     events = dag.events
     is_call = (events.kind == EventKind.RUNTIME) & (not dag.notes.get("is_part", 0))
-    calls = np.flatnonzero(is_call & events.named(events.symbols.searched(KERNEL_LAUNCH)))
+    calls = np.flatnonzero(is_call & events.searched(KERNEL_LAUNCH))
     calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
     has_work = np.zeros(len(events), dtype=bool)
     has_work[dag.launch[dag.launch >= 0]] = True
@@ -101,14 +95,14 @@ def kernel_launches(dag: Dag) -> Launches:
     is_inner = (outer >= 0) & is_in(np.maximum(outer, 0), calls)
     has_work[outer[is_inner]] |= has_work[calls[is_inner]]
     calls = calls[~is_inner & ~_is_captured(dag, is_call, calls)]
-    return Launches(calls, has_work[calls])
+    return calls, has_work[calls]
 
 
 def _is_captured(dag: Dag, is_call: Bools, calls: I64) -> Bools:
     """Whether each call is made while any thread captures a graph."""
     events = dag.events
-    begins = np.flatnonzero(is_call & events.named(events.symbols.searched(CAPTURE_BEGINS)))
-    ends = np.flatnonzero(is_call & events.named(events.symbols.searched(CAPTURE_ENDS)))
+    begins = np.flatnonzero(is_call & events.searched(CAPTURE_BEGINS))
+    ends = np.flatnonzero(is_call & events.searched(CAPTURE_ENDS))
     times = np.concatenate([events.ts_ns[begins], events.end_ns[ends]])
     order = np.argsort(times, kind="stable")
     depth = np.cumsum(np.repeat([1, -1], [len(begins), len(ends)])[order])
@@ -128,11 +122,9 @@ def without_work(dag: Dag) -> list[Hole]:
     ranges of hardware counters. At the end of a trace work may still be queued: what no launch
     follows is no hole if its streams had work until less than the longest work before the end.
     """
-    events, launches = dag.events, kernel_launches(dag)
-    works = np.bincount(
-        events.name[launches.event[launches.has_work]], minlength=len(events.symbols)
-    )
-    known = works[events.name[launches.event]] > 0
+    events, (calls, has_work) = dag.events, kernel_launches(dag)
+    works = np.bincount(events.name[calls[has_work]], minlength=len(events.symbols))
+    known = works[events.name[calls]] > 0
     n_unknown, n_all = int((~known).sum()), len(known)
     if 2 * n_unknown > n_all:
         is_counted = bool((events.kind == EventKind.COUNTER_RANGE).any())
@@ -140,7 +132,7 @@ def without_work(dag: Dag) -> list[Hole]:
         if n_unknown < _FEWEST or is_counted or 2 * n_unlinked > n_unknown:
             return []
         return [Hole(n_unknown, n_all, dag.span.start_ns, dag.span.end_ns)]
-    calls, lost = launches.event[known], ~launches.has_work[known]
+    calls, lost = calls[known], ~has_work[known]
     is_graph = events.symbols.searched(GRAPH_LAUNCH)[events.name[calls]]
     return [
         *_without_work(dag, calls[~is_graph], lost[~is_graph], _FEWEST),
@@ -366,28 +358,26 @@ def lost_records(dag: Dag) -> Iterator[Damage]:
         yield from (Damage(kind, *hole, said) for hole in holes)
 
 
+_SAID = {
+    DamageKind.LOST_LAUNCHES: (
+        "pieces of device work {} have no launch: calls, or what links work to them, are missing, "
+        "and with that what the work waited for."
+    ),
+    DamageKind.LOST_WORK: (
+        "kernel launches {} have no device work: its records are missing, and the device only "
+        "seems idle."
+    ),
+    DamageKind.LOST_NODES: (
+        "replays of captured graphs {} lack kernels that other replays have: their records are "
+        "missing, and the device only seems idle."
+    ),
+}
+
+
 def holes_in_words(kind: DamageKind, holes: Sequence[Hole | Damage], span: Window) -> str:
     """What all holes of a kind are, and what that does to the answer."""
-    if kind is DamageKind.LOST_LAUNCHES:
-        return (
-            f"{_how_many(holes, 'pieces of device work')} {_when(span, holes)} have no launch: "
-            "calls, or what links work to them, are missing, and with that what the work waited "
-            "for."
-        )
-    if kind is DamageKind.LOST_NODES:
-        return (
-            f"{_how_many(holes, 'replays of captured graphs')} {_when(span, holes)} lack kernels "
-            "that other replays have: their records are missing, and the device only seems idle."
-        )
-    return (
-        f"{_how_many(holes, 'kernel launches')} {_when(span, holes)} have no device work: its "
-        "records are missing, and the device only seems idle."
-    )
-
-
-def _how_many(holes: Sequence[Hole | Damage], noun: str) -> str:
     n, n_all = sum(hole.n for hole in holes), sum(hole.n_all for hole in holes)
-    return f"{n:,} of {n_all:,} {noun}"
+    return f"{n:,} of {n_all:,} {_SAID[kind].format(_when(span, holes))}"
 
 
 def _when(span: Window, holes: Sequence[Hole | Damage]) -> str:

@@ -162,7 +162,7 @@ def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> 
         nothing = np.zeros(len(kernels), dtype=np.int64)
         return LaunchGeometry(nothing, nothing, nothing + 1, nothing)
     blocks, threads = _product(dag, kernels, "grid"), _product(dag, kernels, "block")
-    in_threads = np.append(dag.events.named(dag.events.symbols.searched(_IN_THREADS)), False)
+    in_threads = np.append(dag.events.searched(_IN_THREADS), False)
     blocks = np.where(in_threads[dag.launch[kernels]], -(-blocks // np.maximum(threads, 1)), blocks)
     known = (blocks > 0) & (threads > 0)
     blocks, threads = np.where(known, blocks, 0), np.where(known, threads, 1)

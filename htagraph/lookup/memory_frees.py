@@ -44,22 +44,10 @@ class FreesWithin(NamedTuple):
 
 
 def frees_within_operators(dag: Dag, window: Window) -> frozenset[FreesWithin]:
-    """Frees of a window inside operators, but for what a program asks for with ``empty_cache``.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> events = hg.synth.timeline('''
-    ...     cpu 1    |[aten::cat [cudaMalloc][cudaFree][cudaFree][cudaMalloc]  [launch >a]]
-    ...     stream 7 |                                                                  [k <a]
-    ... ''')
-    >>> graph = hg.Trace.from_events(events).compile()
-    >>> frees_within_operators(graph.dag, graph.interval)
-    frozenset({FreesWithin(op='aten::cat', step='', ran_out=True)})
-    """
+    """Frees of a window inside operators, but for what a program asks for with ``empty_cache``."""
     events = dag.events
     is_call = events.kind == EventKind.RUNTIME
-    frees = is_call & events.named(events.symbols.searched(_FREES))
+    frees = is_call & events.searched(_FREES)
     if not frees.any():
         return frozenset()
     ran_out = _ran_out(dag, is_call, frees)
@@ -79,9 +67,9 @@ def frees_within_operators(dag: Dag, window: Window) -> frozenset[FreesWithin]:
 def _ran_out(dag: Dag, is_call: Bools, frees: Bools) -> Bools:
     """Whether each event frees for an allocator that is out of memory."""
     events = dag.events
-    works = events.named(events.symbols.searched(KERNEL_LAUNCH))
+    works = events.searched(KERNEL_LAUNCH)
     works[dag.launch[dag.launch >= 0]] = True
-    allocates = events.named(events.symbols.searched(ALLOCATION)) & ~frees
+    allocates = events.searched(ALLOCATION) & ~frees
     calls = np.flatnonzero(is_call & (frees | allocates | works))
     calls = calls[np.lexsort((events.ts_ns[calls], events.lane[calls]))]
     lane, parent = events.lane[calls], dag.parent[calls].astype(np.int64)

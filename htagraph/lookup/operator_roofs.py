@@ -123,7 +123,7 @@ def operator_work(dag: Dag, work: I64) -> OperatorWork:
     place = np.full(len(works) + 1, -1, dtype=np.int64)
     place[known] = np.arange(len(known))
     of_work = number[call.reshape(-1)]
-    is_copy = events.named(events.symbols.searched(_BETWEEN_HOST_AND_DEVICE))[work]
+    is_copy = events.searched(_BETWEEN_HOST_AND_DEVICE)[work]
     n_calls, joined = int(good.sum()), of_work >= 0
     n_others = np.bincount(of_work[joined & ~is_copy], minlength=n_calls)
     n_bytes = np.maximum(events.column("bytes")[work], 0)
@@ -140,7 +140,7 @@ def operator_work(dag: Dag, work: I64) -> OperatorWork:
 def _steps(dag: Dag, calls: I64) -> I64:
     """Name of the step of a serving engine around each call, -1 for none with lengths."""
     events = dag.events
-    named = events.named(events.symbols.searched(_LENGTHS)) & (events.kind == EventKind.ANNOTATION)
+    named = events.searched(_LENGTHS) & (events.kind == EventKind.ANNOTATION)
     if not named.any():
         return np.full(len(calls), -1, dtype=np.int64)
     return gather(events.name.astype(np.int64), nearest(dag.parent, calls, named))
@@ -203,10 +203,7 @@ class Limit(IntEnum):
     @staticmethod
     def labels() -> tuple[str, ...]:
         """Their names, by code."""
-        return tuple(_IN_WORDS.get(one, one.name.lower().replace("_", " ")) for one in Limit)
-
-
-_IN_WORDS = {Limit.FP32: "FP32 compute"}
+        return ("compute", "memory", "launch", "host link", "cache", "unknown", "FP32 compute")
 
 
 class OperatorRoofs(NamedTuple):

@@ -164,20 +164,12 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Hop:
-    """Edges of some kinds, or ``CHILD``, followed at least and at most so many times.
+    """Edges of some kinds, or ``CHILD``, followed at least and at most so many times."""
 
-    Parameters
-    ----------
-    kind : str
-        Kinds with ``|`` between them; empty for edges of any kind.
-    backward : bool, default=False
-        Follow them from head to tail.
-    """
-
-    kind: str = ""
+    kind: str = ""  # Kinds with ``|`` between them; empty for edges of any kind
     at_least: int = 1
     at_most: int = 1
-    backward: bool = False
+    backward: bool = False  # From head to tail
 
     def __post_init__(self) -> None:
         """Check the kinds and the range."""

@@ -54,9 +54,9 @@ def find_loading(dag: Dag) -> Loading:
     that time. "": there is no DataLoader.
     """
     events = dag.events
-    loads = events.named(events.symbols.searched(_LOADER)) & events.is_host
+    loads = events.searched(_LOADER) & events.is_host
     loads &= ~under_mask(dag, loads)
-    by_workers = loads & events.named(events.symbols.searched(_WORKERS))
+    by_workers = loads & events.searched(_WORKERS)
     all_ns, workers_ns = (int(events.dur_ns[rows].sum()) for rows in (loads, by_workers))
     if workers_ns <= _MOST * all_ns:
         return "in process" if all_ns else ""
@@ -64,7 +64,7 @@ def find_loading(dag: Dag) -> Loading:
     inside[inside] = by_workers[dag.parent[inside]]
     if events.dur_ns[inside].sum() > _MOST * workers_ns:
         return "after workers"
-    pins = events.named(events.symbols.searched(_PINS)) & events.is_host
+    pins = events.searched(_PINS) & events.is_host
     pins &= ~np.isin(events.lane, events.lane[by_workers])
     return "pinned by a thread" if events.dur_ns[pins].sum() > _MOST * workers_ns else "by workers"
 
@@ -81,14 +81,7 @@ _NAMES_OF_PYTORCH = re.compile(
 
 
 def is_plain(events: EventTable) -> bool:
-    """Whether a trace has host slices, but no operator of PyTorch, no API call, no device work.
-
-    Examples
-    --------
-    >>> from htagraph.synth import timeline
-    >>> is_plain(timeline("cpu 1 |[aten::mm]"))
-    False
-    """
+    """Whether a trace has host slices, but no operator of PyTorch, no API call, no device work."""
     of_host = events.kind == EventKind.OP
     if not of_host.any() or (events.is_device | (events.kind == EventKind.RUNTIME)).any():
         return False
@@ -97,14 +90,7 @@ def is_plain(events: EventTable) -> bool:
 
 
 def is_pytorch(events: EventTable) -> bool:
-    """Whether a trace has names or categories of PyTorch.
-
-    Examples
-    --------
-    >>> from htagraph.synth import timeline
-    >>> is_pytorch(timeline("cpu 1 |[aten::mm]"))
-    True
-    """
+    """Whether a trace has names or categories of PyTorch."""
     symbols = events.symbols
     known = any(symbols.code(category) >= 0 for category in _OF_PYTORCH)
     return known or bool(symbols.searched(_NAMES_OF_PYTORCH).any())
@@ -192,7 +178,7 @@ def compiled_share(dag: Dag, window: Window) -> float:
     0.28
     """
     tops = _named(dag, _COMPILED)
-    wrote = dag.events.named(dag.events.symbols.searched(_GENERATED)) & dag.events.is_device
+    wrote = dag.events.searched(_GENERATED) & dag.events.is_device
     if not tops.any() and not wrote.any():
         return 0.0
     work = device_work(dag, window)
@@ -241,5 +227,5 @@ def can_capture(dag: Dag, window: Window) -> bool:
 
 def _named(dag: Dag, pattern: re.Pattern[str]) -> Bools:
     """Whether each event is a host event with such a name."""
-    named: Bools = dag.events.named(dag.events.symbols.searched(pattern))
+    named: Bools = dag.events.searched(pattern)
     return named & among(dag.events.kind, HOST_KINDS)

@@ -74,7 +74,6 @@ def _frames(
     User code is of a file, and not of a library; its innermost frame names all that it calls.
     """
     name, searched = dag.events.name[event], dag.events.symbols.searched
-    name = dag.events.name[event]
     is_user = (searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD)))[name]
     user, call = _up(parent, is_user)
     known, _ = _up(parent, ~searched(_NOT_CODE)[name])
@@ -112,25 +111,14 @@ def _lines(dag: Dag, named: I64, call: I64, how: I64) -> Texts:
     return np.array([*out, ""], dtype=object)[which]
 
 
-class Stretches(NamedTuple):
-    """Stretches of host time in which no operator begins or ends.
-
-    `op` is the operator or call around each, -1 for none. A frame around it called it: the time is
-    the operator's, not the frame's.
-    """
-
-    lane: I64
-    start_ns: I64
-    end_ns: I64
-    op: I64
-
-
 def code_pieces(
-    dag: Dag, stretches: Stretches, topics: Mapping[int, re.Pattern[str]]
+    dag: Dag, stretches: tuple[I64, I64, I64, I64], topics: Mapping[int, re.Pattern[str]]
 ) -> CodePieces:
     """Stretches of host time, cut where another line of Python code begins to run.
 
-    `topics`: names of frames that tell what all code below them does, by number.
+    `stretches`: lane, start, end, and the operator or call around each, -1 for none; none begins or
+    ends within. A frame around it called it: the time is the operator's, not the frame's. `topics`:
+    names of frames that tell what all code below them does, by number.
     """
     events, (lane, start_ns, end_ns, op) = dag.events, stretches
     every = np.arange(len(lane))

@@ -122,11 +122,9 @@ def sampled_use(
     found = {}
     for name, pattern in SAMPLED.items():
         most = series_of(samples, device, devices, pattern)
-        found[name] = (
-            np.full(len(start_ns), np.nan)
-            if most is None
-            else over(most, start_ns, end_ns).mean / full_value(most)
-        )
+        found[name] = np.full(len(start_ns), np.nan)
+        if most is not None:
+            found[name] = over(most, start_ns, end_ns).mean / full_value(most)
     return found
 
 
@@ -152,15 +150,8 @@ def full_value(levels: Levels) -> float:
     return _PERCENT if is_percent else 1.0
 
 
-class Clocks(NamedTuple):
-    """Mean clocks in MHz, NaN if not sampled."""
-
-    sm_mhz: float
-    memory_mhz: float
-
-
-def device_clocks(dag: Dag, device: int, work: I64) -> Clocks:
-    """Mean clocks of a device over the time of some of its work."""
+def device_clocks(dag: Dag, device: int, work: I64) -> tuple[float, float]:
+    """Mean clocks in MHz of SMs and of memory over some work of a device, NaN if not sampled."""
     devices, means = devices_of(dag), []
     start_ns, end_ns = dag.events.ts_ns[work], dag.events.end_ns[work]
     for pattern in (SM_CLOCK, MEMORY_CLOCK):
@@ -171,4 +162,4 @@ def device_clocks(dag: Dag, device: int, work: I64) -> Clocks:
             if covered := int(clock.covered_ns.sum()):
                 mean = float(np.nansum(clock.mean * clock.covered_ns) / covered)
         means.append(mean)
-    return Clocks(*means)
+    return means[0], means[1]

@@ -125,7 +125,7 @@ class _Rows:
             raise _WrongError("only numbers are added and multiplied")
         return value
 
-    def value(self, node: ast.expr) -> Any:  # noqa: ANN401, PLR0911  a column, or one value
+    def value(self, node: ast.expr) -> Any:  # noqa: ANN401, C901, PLR0911  a column, or one value
         """Value of an expression for every row."""
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as value):
@@ -145,26 +145,18 @@ class _Rows:
                 return join.reduce([self.truth(one) for one in node.values])  # noqa: PD011  of ast
             case ast.Compare():
                 return self._compared(node)
-            case ast.Call():
-                return self._called(node)
-            case _:
-                raise _WrongError(f"{type(node).__name__} is not allowed")
-
-    def _called(self, node: ast.Call) -> Bools:
-        """Whether texts of a column have a part: the only calls that are allowed."""
-        match node:
             case ast.Call(
                 func=ast.Attribute(
                     value=ast.Attribute(value=ast.Name() as column, attr="str"), attr=method
                 ),
                 args=[ast.Constant(value=str() as text)],
                 keywords=[],
-            ) if method in _OF_TEXTS:
+            ) if method in _OF_TEXTS:  # no other calls are allowed
                 if _PATTERN.search(text):
                     raise _WrongError(f"{text!r} looks like a regex: text is matched literally")
                 return self._of_texts(column, method, text)
             case _:
-                raise _WrongError("Call is not allowed")
+                raise _WrongError(f"{type(node).__name__} is not allowed")
 
     def _column(self, word: str) -> pd.Series[Any]:
         name = self.quoted.get(word, word)
@@ -215,7 +207,6 @@ def _known(value: Any) -> Bools:  # noqa: ANN401  a column, an array or one valu
 
 
 Kinds = str | EventKind | Iterable[str | EventKind]
-
 
 _GROUPS: Mapping[str, Callable[[Dag], Bools]] = {
     "launch": lambda dag: np.bincount(dag.launch[dag.launch >= 0], minlength=len(dag.events)) > 0,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -73,14 +72,9 @@ _ROUNDING = 1e-6
 """Share by which sums of float64 over many stretches may differ; more is a defect of htagraph,
 which is reported. Far above rounding, far below any use that a reader would see."""
 
-
-class SlotShares(NamedTuple):
-    """Use of warp slots while kernels run."""
-
-    kernel: I32  # Position among the kernels
-    use: I8  # Codes of `SlotUse`
-    time_ns: F64  # Time of the whole device; adds up to the time in which any kernel runs
-
+SlotShares = tuple[I32, I8, F64]
+"""Use of warp slots while kernels run: position among the kernels, code of `SlotUse`, and time of
+the whole device, which adds up to the time in which any kernel runs."""
 
 Curve = tuple[F64, F64]
 """Instants from the start of a window, and an integral up to each."""
@@ -168,12 +162,12 @@ def _of_device(
     computes = classes == KernelClass.COMPUTE
 
     def on_tensor_cores() -> Curve:
-        named = events.named(events.symbols.searched(TENSOR_CORE_KERNELS))
+        named = events.searched(TENSOR_CORE_KERNELS)
         return full.count(computes & named[found.event])
 
     def copying() -> Curve:
         copies = mine & (events.kind == EventKind.MEMCPY)
-        copies &= ~events.named(events.symbols.searched(_WITHIN_DEVICE))
+        copies &= ~events.searched(_WITHIN_DEVICE)
         found = clipped(dag, np.flatnonzero(copies), window)
         bounds = (times - window.start_ns for times in (found.start_ns, found.end_ns))
         sums = RunningSums(*(times.astype(np.float64) for times in bounds))
@@ -323,12 +317,9 @@ class _Fullness:
             (self._charged(unknown, ~self.is_known), np.full(n, SlotUse.NOT_RECORDED)),
             (self._charged(uncounted, ~self.has_warps), np.full(n, SlotUse.NOT_RECORDED)),
         )
-        found = SlotShares(
-            np.tile(waves.kernel.astype(np.int32), len(parts)),
-            np.concatenate([codes.astype(np.int8) for _, codes in parts]),
-            np.concatenate([time_ns for time_ns, _ in parts]),
-        )
+        time_ns = np.concatenate([part_ns for part_ns, _ in parts])
         busy_ns = float(self.curve(self.n_all > 0)[1][-1]) if n else 0.0
-        if abs(float(found.time_ns.sum()) - busy_ns) > _ROUNDING * max(busy_ns, 1.0):
+        if abs(float(time_ns.sum()) - busy_ns) > _ROUNDING * max(busy_ns, 1.0):
             raise GraphError(f"uses of warp slots do not add up to {busy_ns:,.0f} ns.")
-        return found
+        kernel = np.tile(waves.kernel.astype(np.int32), len(parts))
+        return kernel, np.concatenate([codes.astype(np.int8) for _, codes in parts]), time_ns

@@ -106,7 +106,7 @@ def _step_parts(dag: Dag) -> StepParts:
     counted = (number >= 0) & (
         (events.is_device & (dag.launch >= 0)) | (events.is_host & (events.lane == lane))
     )
-    counted &= ~events.named(events.symbols.searched(POLLS))
+    counted &= ~events.searched(POLLS)
     counted[step] = False
     event = np.flatnonzero(counted)
     number = number[event]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.model.arrays import I8, I32, I64, Bools
+from htagraph.model.arrays import I32, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.frames import EDGES
 from htagraph.model.kinds import EdgeKind
@@ -19,25 +18,12 @@ from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
 
-@dataclass(frozen=True)
-class WindowedEdges:
-    """Edges among the nodes of a window, its source and its sink."""
+def windowed_edges(dag: Dag, window: Window) -> tuple[I64, I64, I64, dict[str, npt.NDArray[Any]]]:
+    """Nodes of a window, and its edges with a source and a sink: tails, heads and columns.
 
-    # Nodes of the graph in the window, ascending. Position ``n`` is the source, ``n + 1`` the sink.
-    nodes: I64
-    # tail, head: of shape (m,). Positions.
-    tail: I64
-    head: I64
-    kind: I8
-    lag_ns: I64
-    # Of shape (n + 2,). Residual of each position; the longest path over ``lag_ns[edge] +
-    # residual_ns[head]`` is the window.
-    residual_ns: I64
-    edge: I64  # Of shape (m,). Row of the edge table, -1 for new edges of the source and the sink.
-
-
-def windowed_edges(dag: Dag, window: Window) -> WindowedEdges:
-    """Graph of a window with its source and sink.
+    Tails and heads are positions among the nodes, which ascend; those after the last are the source
+    and the sink. Columns: row of the edge table, -1 for new edges; kind; lag; and residual of the
+    head: the longest path over both is the window.
 
     An edge from before the window comes from the source, with the rest of its lag. The source leads
     to nodes without such edges, and nodes whose followers are beyond the window lead to the sink.
@@ -68,25 +54,18 @@ def windowed_edges(dag: Dag, window: Window) -> WindowedEdges:
     residual = np.zeros(n + 2, dtype=np.int64)
     residual[:n] = times[nodes] - latest
     residual[sink] = window.end_ns - last
-    return WindowedEdges(
-        nodes=nodes,
-        tail=np.concatenate(
-            [
-                np.where(from_inside, place[edges.tail[rows]], source),
-                np.full_like(roots, source),
-                ends,
-            ]
-        ),
-        head=np.concatenate([place[edges.head[rows]], roots, np.full(len(ends), sink)]),
-        kind=np.concatenate(
+    tails = [np.where(from_inside, place[edges.tail[rows]], source), np.full_like(roots, source)]
+    head = np.concatenate([place[edges.head[rows]], roots, np.full(len(ends), sink)])
+    n_new = len(roots) + len(ends)
+    columns = {
+        "edge": np.concatenate([rows, np.full(n_new, -1)]),
+        "kind": np.concatenate(
             [edges.kind[rows], [EdgeKind.SOURCE] * len(roots), [EdgeKind.SINK] * len(ends)]
         ).astype(np.int8),
-        lag_ns=np.concatenate(
-            [arrival - tail_time, np.zeros(len(roots) + len(ends), dtype=np.int64)]
-        ),
-        residual_ns=residual,
-        edge=np.concatenate([rows, np.full(len(roots) + len(ends), -1)]),
-    )
+        "lag_ns": np.concatenate([arrival - tail_time, np.zeros(n_new, dtype=np.int64)]),
+        "residual_ns": residual[head],
+    }
+    return nodes, np.concatenate([*tails, ends]), head, columns
 
 
 class Clipped(NamedTuple):
@@ -161,31 +140,23 @@ def edges_in(dag: Dag, window: Window) -> I64:
     return np.flatnonzero(inside)
 
 
-class EdgeArrows(NamedTuple):
-    """Edges of a window as arrows from event to event, each pair once."""
+def edge_arrows(dag: Dag, window: Window) -> tuple[I64, int]:
+    """Tails and heads of the edges of a window that join two events, each pair once.
 
-    tail: I64
-    head: I64
-    # Edges that viewers would draw backward: they lead to the end of what began before, such as a
-    # call that waited
-    n_without: int
-
-    @classmethod
-    def of(cls, dag: Dag, window: Window) -> EdgeArrows:
-        """Those of the edges of a window that join two events."""
-        rows = edges_in(dag, window)
-        tail, head = (
-            nodes[rows].astype(np.int64) >> 1 for nodes in (dag.edges.tail, dag.edges.head)
+    Also how many edges viewers would draw backward: they lead to the end of what began before, such
+    as a call that waited.
+    """
+    rows = edges_in(dag, window)
+    tail, head = (nodes[rows].astype(np.int64) >> 1 for nodes in (dag.edges.tail, dag.edges.head))
+    tail, head = tail[tail != head], head[tail != head]
+    forward = dag.events.ts_ns[tail] < dag.events.ts_ns[head]
+    pairs = np.unique(np.stack([tail[forward], head[forward]]), axis=1)
+    if pairs.shape[1] > MOST_ARROWS:
+        raise QueryError(
+            f"{window.name} has {pairs.shape[1]:,} arrows, more than {MOST_ARROWS:,}.",
+            hint="take a shorter window: a step, or a time range.",
         )
-        tail, head = tail[tail != head], head[tail != head]
-        forward = dag.events.ts_ns[tail] < dag.events.ts_ns[head]
-        pairs = np.unique(np.stack([tail[forward], head[forward]]), axis=1)
-        if pairs.shape[1] > MOST_ARROWS:
-            raise QueryError(
-                f"{window.name} has {pairs.shape[1]:,} arrows, more than {MOST_ARROWS:,}.",
-                hint="take a shorter window: a step, or a time range.",
-            )
-        return cls(pairs[0], pairs[1], int(np.count_nonzero(~forward)))
+    return pairs, int(np.count_nonzero(~forward))
 
 
 def work_links(dag: Dag) -> tuple[I32, I32]:

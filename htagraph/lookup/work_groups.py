@@ -51,7 +51,7 @@ def phases(dag: Dag, work: I64) -> I64:
     is_backward = under_pattern(dag, work, _EVALUATES)
     numbered = nearest(dag.parent, host, events.column("sequence") >= 0)
     answers = gather(events.column("fwd_thread", 0) > 0, numbered, default=False)
-    evaluated = events.named(events.symbols.searched(_EVALUATES))
+    evaluated = events.searched(_EVALUATES)
     again = is_backward & (numbered >= 0) & ~answers & ~gather(evaluated, numbered, default=False)
     out = np.full(len(work), int(Phase.NONE), dtype=np.int64)
     if evaluated.any():
@@ -75,8 +75,7 @@ def runs_in_closure(dag: Dag, events: Rows, at_ns: I64) -> Bools:
     """
     table = dag.events
     is_step, evaluated = (
-        table.is_host & table.named(table.symbols.searched(pattern))
-        for pattern in (_STEPS, _EVALUATES)
+        table.is_host & table.searched(pattern) for pattern in (_STEPS, _EVALUATES)
     )
     until_ns = np.zeros(len(table), dtype=np.int64)
     own = np.flatnonzero(table.is_host & (evaluated | (table.column("sequence") >= 0)))
@@ -166,27 +165,15 @@ def work_of_shape(dag: Dag, label: str) -> Bools:
     return found
 
 
-def _by_shape(dag: Dag, work: I64) -> Groups:
-    return by_shape_of(dag, innermost(dag.unrolled, work, (EventKind.OP,)))
-
-
 def _by_common_shape(dag: Dag, work: I64) -> Groups:
     """By shapes without types, of the innermost operator that does not name a library."""
     dag = dag.unrolled
-    of_library = dag.events.named(dag.events.symbols.searched(_OF_A_LIBRARY))
+    of_library = dag.events.searched(_OF_A_LIBRARY)
     common = nearest(
         dag.parent, host_of(dag, work), (dag.events.kind == EventKind.OP) & ~of_library
     )
     own = innermost(dag, work, (EventKind.OP,))
     return by_shape_of(dag, np.where(common >= 0, common, own), typed=False)
-
-
-def _by_module(dag: Dag, work: I64) -> Groups:
-    return named(dag, modules_at(dag.unrolled, host_of(dag.unrolled, work)))
-
-
-def _by_annotation(dag: Dag, work: I64) -> Groups:
-    return named(dag, innermost(dag, work, (EventKind.ANNOTATION,)))
 
 
 def _by_step(dag: Dag, work: I64) -> Groups:
@@ -196,23 +183,17 @@ def _by_step(dag: Dag, work: I64) -> Groups:
     return Groups(np.where(at >= 0, at, len(names) - 1), names)
 
 
-def _by_phase(dag: Dag, work: I64) -> Groups:
-    return Groups(phases(dag, work), np.array(Phase.labels(), dtype=object))
-
-
 BY_LAUNCH: Mapping[str, Callable[[Dag, I64], Groups]] = {
-    "shape": _by_shape,
-    "module": _by_module,
-    "annotation": _by_annotation,
+    "shape": lambda dag, work: by_shape_of(dag, innermost(dag.unrolled, work, (EventKind.OP,))),
+    "module": lambda dag, work: named(dag, modules_at(dag.unrolled, host_of(dag.unrolled, work))),
+    "annotation": lambda dag, work: named(dag, innermost(dag, work, (EventKind.ANNOTATION,))),
     "step": _by_step,
-    "phase": _by_phase,
+    "phase": lambda dag, work: Groups(phases(dag, work), np.array(Phase.labels(), dtype=object)),
 }
 """Per way to group: the groups of device work, or of host events."""
 
 COMPARED_BY: Mapping[str, Callable[[Dag, I64], Groups]] = {
     "shape": _by_common_shape,
-    "module": _by_module,
-    "annotation": _by_annotation,
-    "phase": _by_phase,
+    **{by: BY_LAUNCH[by] for by in ("module", "annotation", "phase")},
 }
 """The same for two runs, on other devices or in other precisions."""

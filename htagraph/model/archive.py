@@ -1,9 +1,7 @@
 """A graph as named arrays and back: the content of a saved graph, without code or pickles.
 
 The recording behind a graph has the same events, except that times may be moved to the host clock.
-
-Strings are one block of UTF-8 with offsets; small facts are one JSON text. The storage format does
-not need to know what the arrays mean.
+Strings are one block of UTF-8 with offsets; small facts are one JSON text.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +37,7 @@ VERSION = 10
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
+_T = TypeVar("_T")
 
 _SAMPLE_COLUMNS = ("ts_ns", "value", "series")
 _DAG_COLUMNS = ("parent", "launch", "order", "binding", "is_work")
@@ -71,8 +70,10 @@ def _fields_of(prefix: str, table: object) -> Arrays:
     return {f"{prefix}.{name}": getattr(table, name) for name in names}
 
 
-def _edges(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> EdgeTable:
-    return EdgeTable(**{item.name: arrays[f"{prefix}.{item.name}"] for item in fields(EdgeTable)})
+def _table(kind: type[_T], prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> _T:
+    """The dataclass whose arrays `_fields_of` gave."""
+    names = [item.name for item in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: arrays[f"{prefix}.{name}"] for name in names})
 
 
 def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
@@ -105,10 +106,9 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
     arrays |= {f"samples.{name}": getattr(events.samples, name) for name in _SAMPLE_COLUMNS}
     arrays |= _fields_of("captured", events.captured)
     arrays |= _fields_of("flows", events.flows) | _fields_of("edges", dag.edges)
-    arrays |= _fields_of("rejected", dag.rejected.edges) | {
-        "rejected_skew_ns": dag.rejected.skew_ns
-    }
+    arrays |= _fields_of("rejected", dag.rejected.edges)
     arrays |= {
+        "rejected_skew_ns": dag.rejected.skew_ns,
         "class.kernel_class": dag.classification.kernel_class,
         "class.rule": dag.classification.rule,
     }
@@ -136,10 +136,8 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
         symbols=SymbolTable(_texts("symbols", arrays)),
         lists=SymbolTable(_texts("lists", arrays)),
         lanes=lanes,
-        flows=FlowTable(**{item.name: arrays[f"flows.{item.name}"] for item in fields(FlowTable)}),
-        captured=CapturedCalls(
-            **{item.name: arrays[f"captured.{item.name}"] for item in fields(CapturedCalls)}
-        ),
+        flows=_table(FlowTable, "flows", arrays),
+        captured=_table(CapturedCalls, "captured", arrays),
         columns=columns,
         devices=tuple(DeviceProperties(**device) for device in facts["devices"]),
         samples=SampleTable(
@@ -149,13 +147,13 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
     )
     dag = Dag(
         events=events,
-        edges=_edges("edges", arrays),
+        edges=_table(EdgeTable, "edges", arrays),
         **{name: arrays[f"dag.{name}"] for name in _DAG_COLUMNS},
         classification=Classification(
             arrays["class.kernel_class"], arrays["class.rule"], tuple(facts["class_rules"])
         ),
         calibration=Calibration(**facts["calibration"]),
-        rejected=RejectedEdges(_edges("rejected", arrays), arrays["rejected_skew_ns"]),
+        rejected=RejectedEdges(_table(EdgeTable, "rejected", arrays), arrays["rejected_skew_ns"]),
         span=Window(**facts["span"]),
         notes=facts["notes"],
         support=tuple(

@@ -1,7 +1,4 @@
-"""Types of arrays, as annotations name them.
-
-Columns of the model's tables: read-only, empty unless given, and never printed.
-"""
+"""Types of arrays, and columns of the model's tables: read-only, and never printed."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ Texts = npt.NDArray[np.object_]
 Rows = npt.NDArray[np.signedinteger]
 """Positions, in whichever width a table has them."""
 
-
 Made = TypeVar("Made", bound=type)
 
 _WIDTH = 60
@@ -35,12 +31,15 @@ def empty(dtype: npt.DTypeLike) -> Callable[[], npt.NDArray[Any]]:
     return partial(np.empty, 0, dtype=dtype)
 
 
-def freeze(instance: object) -> None:
-    """Make every array of a dataclass read-only."""
-    for item in fields(instance):  # type: ignore[arg-type]
-        value = getattr(instance, item.name)
-        if isinstance(value, np.ndarray):
-            value.setflags(write=False)
+class Frozen:
+    """Base of dataclasses whose arrays are read-only."""
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for item in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, item.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
 
 def brief(cls: Made) -> Made:

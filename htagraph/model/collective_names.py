@@ -2,8 +2,6 @@
 
 A new communication library is one line in `COMMUNICATION_KERNELS`, tried in order. Libraries that
 record nothing of their collectives but the names of kernels are in `LIBRARIES`.
-
-Operations of collectives by who waits for whom; what names say is in `collective_names`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from htagraph.model.arrays import I8, I32, I64, Bools, brief, freeze
+from htagraph.model.arrays import I8, I32, I64, Bools, Frozen, brief
 from htagraph.model.edges import EdgeTable, Support
 from htagraph.model.events import CAPTURED_LAUNCH, EventTable
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
@@ -67,7 +67,7 @@ class Calibration:
 
 @brief
 @dataclass(frozen=True)
-class Classification:
+class Classification(Frozen):
     """Class of each piece of device work, and the rule that decided."""
 
     kernel_class: I8  # Of shape (n_events,). Codes of `KernelClass`; NONE for host events.
@@ -88,7 +88,7 @@ class RejectedEdges:
 
 @brief
 @dataclass(frozen=True)
-class Dag:
+class Dag(Frozen):
     """Events and edges of one rank, and the binding edge of every node."""
 
     events: EventTable  # With the device clock shifted by `calibration`
@@ -116,11 +116,6 @@ class Dag:
     repairs: tuple[Repair, ...] = ()  # Of the file that the events were read from
     # Globs of host ranges that load data, besides those with usual names
     data_loading: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Freeze the arrays."""
-        freeze(self)
-        freeze(self.classification)
 
     @property
     def unrolled(self) -> Dag:

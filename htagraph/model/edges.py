@@ -1,9 +1,8 @@
 """The edge table: what waits for what, why, and for how long at least.
 
 An edge goes from a tail node to a head node forward in time. Its lag is the time that the head
-needs after the tail even if nothing else delays it: ``ts(tail) + lag <= ts(head)``.
-
-Inferred dependencies: what each rests on, so that a reader can judge it.
+needs after the tail even if nothing else delays it: ``ts(tail) + lag <= ts(head)``. Of an inferred
+dependency, `Support` says what it rests on.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
-from htagraph.model.arrays import I8, I32, I64, Bools, Texts, brief, empty, freeze
+from htagraph.model.arrays import I8, I32, I64, Bools, Frozen, Texts, brief, empty
 from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
@@ -26,7 +25,7 @@ _KIND_OF_RULE = Rule.kinds()
 
 @brief
 @dataclass(frozen=True)
-class EdgeTable:
+class EdgeTable(Frozen):
     """Edges as a struct of read-only columns."""
 
     # tail, head: of shape (n_edges,). Nodes (``2 * event`` or ``2 * event + 1``).
@@ -44,7 +43,7 @@ class EdgeTable:
         """Freeze the columns and check that they are of one length."""
         if len({len(column) for column in self.columns}) != 1:
             raise GraphError("edge columns differ in length.")
-        freeze(self)
+        super().__post_init__()
 
     @classmethod
     def of(

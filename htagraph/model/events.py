@@ -7,6 +7,7 @@ table with `EventTable.of`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.model.arrays import I8, I32, I64, Bools, Texts, brief, empty, freeze
+from htagraph.model.arrays import I8, I32, I64, Bools, Frozen, Texts, brief, empty
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.samples import SampleTable
@@ -30,26 +31,10 @@ Lane = tuple[int | str, int | str]
 CAPTURED_LAUNCH = "captured_launch"
 """Sparse column of replayed device work: the row of `CapturedCalls` that launched it."""
 
-CAPTURED_DTYPES: dict[str, type[np.generic]] = {
-    "ts_ns": np.int64,
-    "dur_ns": np.int64,
-    "kind": np.int8,
-    "name": np.int32,
-    "lane": np.int32,
-    "parent": np.int32,
-    "arg_dims": np.int32,
-    "arg_types": np.int32,
-    "arg_strides": np.int32,
-    "arg_values": np.int32,
-    "sequence": np.int64,
-    "fwd_thread": np.int64,
-}
-"""The columns."""
-
 
 @brief
 @dataclass(frozen=True)
-class CapturedCalls:
+class CapturedCalls(Frozen):
     """Launches that were captured, the operators around them, and the frames of modules.
 
     Rows follow those of the `EventTable` that holds them: call ``i`` is event ``n_events + i`` of
@@ -75,14 +60,13 @@ class CapturedCalls:
     sequence: I64 = field(default_factory=empty(np.int64))
     fwd_thread: I64 = field(default_factory=empty(np.int64))
 
-    def __post_init__(self) -> None:
-        """Freeze the arrays."""
-        freeze(self)
-
     def __len__(self) -> int:
         """Number of calls."""
         return len(self.ts_ns)
 
+
+CAPTURED_DTYPES = {name: column.dtype for name, column in vars(CapturedCalls()).items()}
+"""Columns of captured calls."""
 
 EVENT_DTYPES: dict[str, type[np.generic]] = {
     "ts_ns": np.int64,
@@ -97,7 +81,6 @@ EVENT_DTYPES: dict[str, type[np.generic]] = {
     "external_id": np.int64,
 }
 """Columns with a value for every event."""
-
 
 LIST_COLUMNS = ("arg_dims", "arg_types", "arg_strides", "arg_values")
 """Sparse columns of an operator's inputs, whose values are codes of `EventTable.lists`."""
@@ -142,15 +125,11 @@ _LANE_FIELDS: Mapping[str, str | int] = {
 
 @brief
 @dataclass(frozen=True)
-class SparseColumn:
+class SparseColumn(Frozen):
     """A column that few events have."""
 
     event: I64  # Rows with a value, ascending, each once
     value: npt.NDArray[Any]  # int64, float64, or int32 codes of the event table's symbols or lists
-
-    def __post_init__(self) -> None:
-        """Freeze the arrays."""
-        freeze(self)
 
     def dense(self, n_events: int, default: float) -> npt.NDArray[Any]:
         """One value per event, else `default`."""
@@ -161,7 +140,7 @@ class SparseColumn:
 
 @brief
 @dataclass(frozen=True)
-class FlowTable:
+class FlowTable(Frozen):
     """Flow points (``ph`` s, t, f), except those that only repeat a correlation id."""
 
     ts_ns: I64 = field(default_factory=empty(np.int64))
@@ -173,10 +152,6 @@ class FlowTable:
     # Event of the point if the file names it; -1 if its lane and time do
     event: I64 = field(default_factory=empty(np.int64))
 
-    def __post_init__(self) -> None:
-        """Freeze the arrays."""
-        freeze(self)
-
     def __len__(self) -> int:
         """Number of flow points."""
         return len(self.ts_ns)
@@ -184,7 +159,7 @@ class FlowTable:
 
 @brief
 @dataclass(frozen=True)
-class EventTable:
+class EventTable(Frozen):
     """Events of one rank, in file order."""
 
     # ts_ns, dur_ns: of shape (n_events,). Start (absolute if the file has an absolute base) and
@@ -213,10 +188,6 @@ class EventTable:
     lists: SymbolTable = field(default_factory=lambda: SymbolTable(()))
     # Calls of the capture of graphs, if its trace was added; no events of this recording
     captured: CapturedCalls = field(default_factory=CapturedCalls)
-
-    def __post_init__(self) -> None:
-        """Freeze the arrays."""
-        freeze(self)
 
     @classmethod
     def of(
@@ -410,6 +381,10 @@ class EventTable:
             number += rank[self.name]
         return number
 
+    def searched(self, regex: str | re.Pattern[str]) -> Bools:
+        """Whether a regular expression is found in the name of each event."""
+        return self.named(self.symbols.searched(regex))
+
     def names(self, events: npt.ArrayLike | None = None) -> Texts:
         """Names of all events, or of some."""
         picked = self.name if events is None else self.name[np.asarray(events, dtype=np.int64)]
@@ -422,11 +397,9 @@ class EventTable:
     def column(self, name: str, default: float = -1) -> npt.NDArray[Any]:
         """Sparse column as one value per event; all `default` if the trace has none."""
         sparse = self.columns.get(name)
-        return (
-            np.full(len(self), default, dtype=np.int64)
-            if sparse is None
-            else sparse.dense(len(self), default)
-        )
+        if sparse is None:
+            return np.full(len(self), default, dtype=np.int64)
+        return sparse.dense(len(self), default)
 
     @cached_property
     def unrolled(self) -> EventTable:

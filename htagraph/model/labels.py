@@ -99,12 +99,11 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     }
 
 
-def labels_among(names: Iterable[str], every: Iterable[str], *, width: int = 48) -> dict[str, str]:
+def labels_among(names: Iterable[str], every: Iterable[str]) -> dict[str, str]:
     """Short names that are distinct among all names of a trace, not only among those shown."""
     asked = dict.fromkeys(names)
-    shorts = {name_label(name, width=width) for name in asked}
-    alike = [name for name in every if name_label(name, width=width) in shorts]
-    distinct = distinct_names(alike, width=width)
+    shorts = set(map(name_label, asked))
+    distinct = distinct_names([name for name in every if name_label(name) in shorts])
     return {name: distinct[name] for name in asked if name in distinct}
 
 

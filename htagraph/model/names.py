@@ -10,7 +10,6 @@ from htagraph.model.events import EventTable, SparseColumn
 AUTOGRAD_FUNCTION = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$|AccumulateGrad$")
 """Functions of the backward pass: ``AddmmBackward0``, and what evaluates them."""
 
-
 CRITICAL_PATH = "critical_path"
 """A path that was written into a trace; no part of what ran when it is read again."""
 
@@ -19,7 +18,6 @@ FORWARD_BACKWARD = "fwdbwd"
 
 TENSOR_DEPENDENCY = "tensor dependency"
 """From the operator that wrote a tensor to one that reads it; an execution trace knows them."""
-
 
 SM_CLOCK = re.compile(
     r"^clocks(\.current)?\.sm$|^pclk$|^SMCLK$|^DCGM_FI_DEV_SM_CLOCK$|^gfx_0_clk$", re.IGNORECASE
@@ -31,7 +29,6 @@ MEMORY_CLOCK = re.compile(
     re.IGNORECASE,
 )
 """The same of memory: ``dcgmi dmon -e 101``."""
-
 
 NCU = "ncu."
 """Before the name of each metric of Nsight Compute; a value is in bytes, ns, or per second."""

@@ -85,7 +85,6 @@ BUILTIN_CLOCK_REALTIME, BUILTIN_CLOCK_BOOTTIME = 1, 6
 EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
 PROCESS_ORDERING_EXPLICIT = 1
 
-
 FIELD = 77_710
 """Field of a packet; far from those that Perfetto numbers, and from its ranges of extensions."""
 

@@ -7,7 +7,7 @@ threads and processes do not report; the code that waits for them counts what th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
@@ -57,19 +57,13 @@ Listener = Callable[[Progress], None]
 
 Item = TypeVar("Item")
 
-
 _AUDIENCE: ContextVar[tuple[Listener, list[str]] | None] = ContextVar("audience", default=None)
 """The listener of this context, and the stage that it was told last, in a list."""
 
 
-@contextmanager
-def listening(listener: Listener | None) -> Iterator[None]:
+def listening(listener: Listener | None) -> AbstractContextManager[None]:
     """Send the progress of the block to a listener; None leaves the present one."""
-    if listener is None:
-        yield
-        return
-    with _heard_by((listener, [""])):
-        yield
+    return nullcontext() if listener is None else _heard_by((listener, [""]))
 
 
 @contextmanager

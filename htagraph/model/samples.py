@@ -12,47 +12,29 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.arrays import F64, I32, I64, brief, empty, freeze
+from htagraph.model.arrays import F64, I32, I64, Frozen, brief, empty
 
 
 @dataclass(frozen=True)
 class Series:
-    """One counter of one device, sampled over time.
+    """One counter of one device, sampled over time."""
 
-    Parameters
-    ----------
-    name : str
-        As the instrument names it: ``SMs Active``, ``power.draw``.
-    unit : str
-        ``%``, ``W``, ``MHz``; ``""`` for none.
-    device : int
-        -1 for the host.
-    instrument : str
-        ``nvidia-smi``, ``dcgm``, ``nsys GPU metrics``.
-    uncertainty_ns : int, unit=ns
-        Its times may be off by this much, either way; 0 on the clock of the trace.
-    """
-
-    name: str
-    unit: str = ""
-    device: int = -1
-    instrument: str = ""
-    uncertainty_ns: int = 0
+    name: str  # As the instrument names it: ``SMs Active``, ``power.draw``
+    unit: str = ""  # ``%``, ``W``, ``MHz``; ``""`` for none
+    device: int = -1  # -1 for the host
+    instrument: str = ""  # ``nvidia-smi``, ``dcgm``, ``nsys GPU metrics``
+    uncertainty_ns: int = 0  # Times may be off by this much, either way; 0 on the trace's clock
 
 
 @brief
 @dataclass(frozen=True)
-class SampleTable:
+class SampleTable(Frozen):
     """Samples of all series: by series, then by time."""
 
     ts_ns: I64 = field(default_factory=empty(np.int64))  # On the clock of the events
     value: F64 = field(default_factory=empty(np.float64))
     series: I32 = field(default_factory=empty(np.int32))  # Position in `all_series`; ascending
     all_series: tuple[Series, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Freeze the arrays."""
-        freeze(self)
 
     def __len__(self) -> int:
         """Number of samples."""

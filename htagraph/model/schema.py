@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -53,26 +54,14 @@ class Quantity(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a schema.
+    """One column of a schema."""
 
-    Parameters
-    ----------
-    dtype : str
-        ``int64``, ``float64``, ``bool``, ``category``, or ``object`` for text and ids of mixed
-        type.
-    unit : str
-        ``ns``, ``share`` (of 1), ``count``, ``event``, ``edge``, ``name`` …
-    meaning : str
-        A phrase.
-    heading : str
-        What people see instead of the name; by default the name in words, without its unit.
-    """
-
+    meaning: str  # A phrase
+    # ``int64``, ``float64``, ``bool``, ``category``, or ``object``: text and ids of mixed type
     dtype: str
-    unit: str
-    meaning: str
+    unit: str  # ``ns``, ``share`` (of 1), ``count``, ``event``, ``edge``, ``name`` …
     quantity: Quantity
-    heading: str = ""
+    heading: str = ""  # What people see; by default the name in words, without its unit
 
 
 @dataclass(frozen=True)
@@ -125,11 +114,15 @@ class Schema:
 
 def schema(
     name: str,
-    columns: Mapping[str, Column | str],
     first: str = "",
     first_by: Mapping[str, str] | None = None,
+    /,
+    **columns: Column | str,
 ) -> Schema:
-    """Schema whose columns are given by their meaning alone where the name says the quantity."""
+    """Schema whose columns are given by their meaning alone where the name says the quantity.
+
+    `first`, `first_by`: columns that a table shows, as in `Schema`.
+    """
     described = {
         key: _by_name(key, column) if isinstance(column, str) else column
         for key, column in columns.items()
@@ -145,57 +138,22 @@ def _by_name(name: str, meaning: str) -> Column:
     return (_BY_FIRST.get(first) or _BY_LAST[last])(meaning)
 
 
-def instant(meaning: str) -> Column:
-    """Column of points in time."""
-    return Column("int64", "ns", meaning, Quantity.INSTANT)
-
-
-def duration(meaning: str, *, dtype: str = "int64", heading: str = "") -> Column:
-    """Column of lengths of time."""
-    return Column(dtype, "ns", meaning, Quantity.DURATION, heading)
-
-
-def count(meaning: str, *, unit: str = "count", heading: str = "") -> Column:
-    """Column of numbers of things."""
-    return Column("int64", unit, meaning, Quantity.COUNT, heading)
-
-
 def number(unit: str, meaning: str, *, dtype: str = "float64") -> Column:
     """Column of measured values and differences, of any unit and sign."""
-    return Column(dtype, unit, meaning, Quantity.NUMBER)
+    return Column(meaning, dtype, unit, Quantity.NUMBER)
 
 
-def share(meaning: str, *, heading: str = "") -> Column:
-    """Column of parts of 1."""
-    return Column("float64", "share", meaning, Quantity.SHARE, heading)
-
-
-def identifier(meaning: str, *, unit: str = "id", dtype: str = "int64") -> Column:
-    """Column of ids, ranks, and positions in a table or in time."""
-    return Column(dtype, unit, meaning, Quantity.IDENTIFIER)
-
-
-def flag(meaning: str) -> Column:
-    """Column of yes or no."""
-    return Column("bool", "flag", meaning, Quantity.FLAG)
-
-
-def label(
-    meaning: str, *, unit: str = "name", dtype: str = "category", heading: str = ""
-) -> Column:
-    """Column of words from a fixed vocabulary."""
-    return Column(dtype, unit, meaning, Quantity.LABEL, heading)
-
-
-def name(meaning: str, *, unit: str = "name") -> Column:
-    """Column of names."""
-    return Column("object", unit, meaning, Quantity.NAME)
-
-
-def text(meaning: str) -> Column:
-    """Column of prose."""
-    return Column("object", "text", meaning, Quantity.TEXT)
-
+instant = partial(Column, dtype="int64", unit="ns", quantity=Quantity.INSTANT)
+duration = partial(Column, dtype="int64", unit="ns", quantity=Quantity.DURATION)
+count = partial(Column, dtype="int64", unit="count", quantity=Quantity.COUNT)
+share = partial(Column, dtype="float64", unit="share", quantity=Quantity.SHARE)
+# Ids, ranks, and positions in a table or in time
+identifier = partial(Column, dtype="int64", unit="id", quantity=Quantity.IDENTIFIER)
+flag = partial(Column, dtype="bool", unit="flag", quantity=Quantity.FLAG)
+label = partial(Column, dtype="category", unit="name", quantity=Quantity.LABEL)
+name = partial(Column, dtype="object", unit="name", quantity=Quantity.NAME)
+text = partial(Column, dtype="object", unit="text", quantity=Quantity.TEXT)
+"""Column of a quantity, by its meaning."""
 
 _BY_FIRST: dict[str, Callable[[str], Column]] = {"n": count, "is": flag}
 _BY_LAST: dict[str, Callable[[str], Column]] = {"ns": duration, "share": share}

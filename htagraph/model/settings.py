@@ -6,19 +6,11 @@ import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from htagraph.errors import QueryError
 
 _FILE = "pyproject.toml"
-
-
-class ProjectSettings(NamedTuple):
-    """The table, and the file that it is in."""
-
-    file: Path
-    table: dict[str, Any]
-
 
 DATA_LOADING = "data-loading"
 """Key of the globs of host ranges that load data."""
@@ -45,15 +37,15 @@ def _data_loading(folder: Path) -> tuple[str, ...]:
         found = project_settings(folder)
     except ValueError:
         return ()
-    names = found.table.get(DATA_LOADING, []) if found else []
+    names = found[1].get(DATA_LOADING, []) if found else []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         hint = f'write {DATA_LOADING} = ["fetch_*"].'
-        raise QueryError(f"{found and found.file}: {DATA_LOADING} is no list of names.", hint=hint)
+        raise QueryError(f"{found and found[0]}: {DATA_LOADING} is no list of names.", hint=hint)
     return tuple(names)
 
 
-def project_settings(folder: Path) -> ProjectSettings | None:
-    """Settings in the nearest pyproject.toml of a folder and its parents; None without one."""
+def project_settings(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The nearest pyproject.toml of a folder and its parents, with its settings; None for none."""
     folder = folder.resolve()
     file = next(
         (place / _FILE for place in (folder, *folder.parents) if (place / _FILE).is_file()), None
@@ -67,4 +59,4 @@ def project_settings(folder: Path) -> ProjectSettings | None:
     table = tool.get("htagraph", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
         raise ValueError(f"{file}: tool.htagraph must be a table.")  # noqa: TRY004  as any wrong file
-    return ProjectSettings(file, table)
+    return file, table

@@ -152,7 +152,3 @@ class SymbolTable:
         is_cut = CUT in pattern and self.code(pattern) < 0
         found = self.mask((is_printed_as if is_cut else compile_pattern)(pattern))
         return found if is_cut or found.any() else self.mask(is_printed_as(pattern))
-
-    def matching(self, pattern: str | re.Pattern[str]) -> I32:
-        """Codes of the strings that match a glob or regex, ascending."""
-        return np.flatnonzero(self.mask(compile_pattern(pattern))).astype(np.int32)

@@ -61,8 +61,11 @@ def cells(n_queries: int, n_keys: int, *, is_bottom_right: bool = False) -> int:
     return rising + (n_queries - full_from) * n_keys if n_queries else 0
 
 
-def _scores(call: Call, at: _Arguments) -> tuple[int, list[Tensor], list[Tensor], Tensor] | None:
-    """Computed scores of all heads; query, key and value; the bias, if any; and the result."""
+@models(*_FORWARD, *_BACKWARD)
+def dense(call: Call) -> Work | None:
+    """Scores, and their product with the values; backward, scores again, and all gradients."""
+    is_backward = call.name in _BACKWARD
+    at = _BACKWARD[call.name] if is_backward else _FORWARD[call.name]
     query, key, value = (call.tensor(at.query + k) for k in range(3))
     if query is None or key is None or value is None:
         return None
@@ -81,28 +84,11 @@ def _scores(call: Call, at: _Arguments) -> tuple[int, list[Tensor], list[Tensor]
     scores = query.dims[0] * query.dims[at.heads] * per_head
     bias = call.tensor(at.bias) if at.bias >= 0 else None
     out = Tensor((*query.dims[:-1], value.dims[-1]), query.dtype)
-    return scores, [query, key, value], [bias] if bias else [], out
-
-
-@models(*_FORWARD)
-def forward(call: Call) -> Work | None:
-    """Scores, and their product with the values."""
-    if (found := _scores(call, _FORWARD[call.name])) is None:
-        return None
-    scores, inputs, bias, out = found
-    flops = 2 * scores * (inputs[0].dims[-1] + out.dims[-1])
-    return traffic(Family.ATTENTION, [*inputs, *bias], [out], flops=flops, dtype=out.dtype)
-
-
-@models(*_BACKWARD)
-def backward(call: Call) -> Work | None:
-    """Scores again, and the gradients of scores, query, key and value."""
-    if (found := _scores(call, _BACKWARD[call.name])) is None:
-        return None
-    scores, inputs, bias, out = found
-    flops = _PRODUCTS_BACKWARD * scores * (inputs[0].dims[-1] + out.dims[-1])
-    reads = [*inputs, out, out, *bias]
-    return traffic(Family.ATTENTION, reads, inputs, flops=flops, dtype=out.dtype)
+    reads, writes = [query, key, value, *([bias] if bias else [])], [out]
+    flops = (_PRODUCTS_BACKWARD if is_backward else 2) * scores * (query.dims[-1] + out.dims[-1])
+    if is_backward:
+        reads, writes = [*reads, out, out], [query, key, value]
+    return traffic(Family.ATTENTION, reads, writes, flops=flops, dtype=out.dtype)
 
 
 _QUERY_AND_KEY = {

@@ -67,37 +67,34 @@ def where(call: Call) -> Work | None:
     return traffic(Family.ELEMENTWISE, call.tensors[:3], [result])
 
 
-@models("aten::native_dropout", "aten::_fused_dropout")
-def dropout(call: Call) -> Work | None:
+@models("aten::native_dropout", "aten::_fused_dropout", tensors=[0])
+def dropout(_: Call, x: Tensor) -> Work:
     """``native_dropout(input, p, train)``: result and mask are written."""
-    x = call.tensor(0)
-    return x and traffic(Family.ELEMENTWISE, [x], [x, Tensor(x.dims, "bool")])
+    return traffic(Family.ELEMENTWISE, [x], [x, Tensor(x.dims, "bool")])
 
 
 _ENGINES = ("_C", "sgl_kernel", "aiter")
 """Libraries of vLLM, SGLang and ROCm, whose operators have the same arguments."""
 
+_GATED = [f"{one}::{act}_and_mul" for one in _ENGINES for act in ("silu", "gelu", "gelu_tanh")]
 
-@models(*(f"{one}::{act}_and_mul" for one in _ENGINES for act in ("silu", "gelu", "gelu_tanh")))
-def gated(call: Call) -> Work | None:
+
+@models(*_GATED, tensors=[0, 1])
+def gated(_: Call, out: Tensor, x: Tensor) -> Work:
     """``silu_and_mul(out, input)``: the input has gates and values."""
-    out, x = call.tensor(0), call.tensor(1)
-    return traffic(Family.ELEMENTWISE, [x], [out]) if out and x else None
+    return traffic(Family.ELEMENTWISE, [x], [out])
 
 
-@models("_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant")
-def quantized(call: Call) -> Work | None:
+@models("_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant", tensors=[0, 1])
+def quantized(call: Call, out: Tensor, x: Tensor) -> Work:
     """``static_scaled_fp8_quant(out, input, scale)``."""
-    out, x = call.tensor(0), call.tensor(1)
-    return traffic(Family.ELEMENTWISE, [x, *call.tensors[2:3]], [out]) if out and x else None
+    return traffic(Family.ELEMENTWISE, [x, *call.tensors[2:3]], [out])
 
 
-@models("_C::rotary_embedding", "sgl_kernel::rotary_embedding")
-def rotary(call: Call) -> Work | None:
+@models("_C::rotary_embedding", "sgl_kernel::rotary_embedding", tensors=[0, 1])
+def rotary(call: Call, positions: Tensor, query: Tensor) -> Work:
     """``rotary_embedding(positions, query, key, head_size, cache, is_neox)``, in place."""
-    positions, query, key, cache = (call.tensor(at) for at in (0, 1, 2, 4))
-    if positions is None or query is None:
-        return None
+    key, cache = call.tensor(2), call.tensor(4)
     turned = [query, *([key] if key else [])]
     rows = []
     if cache:
@@ -105,25 +102,25 @@ def rotary(call: Call) -> Work | None:
     return traffic(Family.ELEMENTWISE, [positions, *turned, *rows], turned)
 
 
-@models("aten::copy_")
-def copy(call: Call) -> Work | None:
+@models("aten::copy_", tensors=[0, 1])
+def copy(_: Call, out: Tensor, source: Tensor) -> Work:
     """``copy_(self, src)``."""
-    out, source = call.tensor(0), call.tensor(1)
-    return traffic(Family.COPY, [source], [out]) if out and source else None
+    return traffic(Family.COPY, [source], [out])
 
 
-@models("aten::clone", "aten::contiguous")
-def clone(call: Call) -> Work | None:
+@models("aten::clone", "aten::contiguous", tensors=[0])
+def clone(_: Call, x: Tensor) -> Work:
     """``clone(self)``."""
-    x = call.tensor(0)
-    return x and traffic(Family.COPY, [x], [x])
+    return traffic(Family.COPY, [x], [x])
 
 
-@models("aten::fill_", "aten::zero_", "aten::uniform_", "aten::normal_", "aten::bernoulli_")
-def fill(call: Call) -> Work | None:
+_FILLS = ("fill_", "zero_", "uniform_", "normal_", "bernoulli_")
+
+
+@models(*(f"aten::{name}" for name in _FILLS), tensors=[0])
+def fill(_: Call, x: Tensor) -> Work:
     """``fill_(self, value)``."""
-    x = call.tensor(0)
-    return x and traffic(Family.COPY, [], [x])
+    return traffic(Family.COPY, [], [x])
 
 
 @models("aten::cat", "aten::stack")
@@ -181,31 +178,30 @@ def _rows(table: Tensor, n: int, dim: int = 0) -> Tensor:
     return Tensor((min(n, table.dims[dim] if table.dims else 1), of_row), table.dtype)
 
 
-@models("aten::embedding")
-def embedding(call: Call) -> Work | None:
+@models("aten::embedding", tensors=[0, 1])
+def embedding(_: Call, weight: Tensor, indices: Tensor) -> Work | None:
     """``embedding(weight, indices)``."""
-    weight, indices = call.tensor(0), call.tensor(1)
-    if weight is None or indices is None or len(weight.dims) != 2:
+    if len(weight.dims) != 2:
         return None
     out = Tensor((indices.n, weight.dims[1]), weight.dtype)
     return traffic(Family.GATHER, [_rows(weight, indices.n), indices], [out])
 
 
-@models("aten::embedding_dense_backward")
-def embedding_backward(call: Call) -> Work | None:
+@models("aten::embedding_dense_backward", tensors=[0, 1])
+def embedding_backward(call: Call, gradient: Tensor, indices: Tensor) -> Work | None:
     """``embedding_dense_backward(gradient, indices, n_weights, ...)``: all weights are written."""
-    gradient, indices, n = call.tensor(0), call.tensor(1), call.integers(2)
-    if gradient is None or indices is None or not n or not gradient.dims:
+    n = call.integers(2)
+    if not n or not gradient.dims:
         return None
     out = Tensor((n[0], gradient.dims[-1]), gradient.dtype)
     return traffic(Family.GATHER, [gradient, indices], [out])
 
 
-@models("aten::index_select")
-def index_select(call: Call) -> Work | None:
+@models("aten::index_select", tensors=[0, 2])
+def index_select(call: Call, x: Tensor, index: Tensor) -> Work | None:
     """``index_select(self, dim, index)``."""
-    x, index, dim = call.tensor(0), call.tensor(2), call.integers(1)
-    if x is None or index is None or dim is None or not x.dims:
+    dim = call.integers(1)
+    if dim is None or not x.dims:
         return None
     at = dim[0] % len(x.dims)
     of_row = prod(x.dims[:at] + x.dims[at + 1 :])
@@ -223,27 +219,27 @@ def gather(call: Call) -> Work | None:
     return traffic(Family.GATHER, [read, index], [Tensor(index.dims, x.dtype)])
 
 
-@models("aten::scatter_add_", "aten::index_add_", "aten::scatter_", "aten::index_copy_")
-def scatter(call: Call) -> Work | None:
+@models(
+    "aten::scatter_add_",
+    "aten::index_add_",
+    "aten::scatter_",
+    "aten::index_copy_",
+    tensors=[0, 2, 3],
+)
+def scatter(call: Call, x: Tensor, index: Tensor, source: Tensor) -> Work:
     """``scatter_add_(self, dim, index, src)``: what is added to is read, too."""
-    x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
-    if x is None or index is None or source is None:
-        return None
     touched = Tensor((min(x.n, source.n),), x.dtype)
     adds = "add" in call.name
     return traffic(Family.GATHER, [index, source, *([touched] if adds else [])], [touched])
 
 
-@models("aten::_index_put_impl_")
-def index_put(call: Call) -> Work | None:
+@models("aten::_index_put_impl_", tensors=[0, 2])
+def index_put(call: Call, x: Tensor, values: Tensor) -> Work:
     """``_index_put_impl_(self, indices, values, accumulate)``: the profiler omits the indices.
 
     They are one for each row that `self` and `values` have in common, or for each element, in each
     other dimension. If a single value is written, anything may be.
     """
-    x, values = call.tensor(0), call.tensor(2)
-    if x is None or values is None:
-        return None
     n_common = 0
     while x.dims[::-1][n_common : n_common + 1] == values.dims[::-1][n_common : n_common + 1] != ():
         n_common += 1
@@ -264,24 +260,22 @@ _READ = {
 """Elements of the input that an element of the result is interpolated from."""
 
 
-@models(*(f"aten::upsample_{kind}" for kind in _READ))
-def upsample(call: Call) -> Work | None:
+@models(*(f"aten::upsample_{kind}" for kind in _READ), tensors=[0])
+def upsample(call: Call, x: Tensor) -> Work | None:
     """``upsample_bilinear2d(self, output_size, ...)``."""
-    x, size = call.tensor(0), call.integers(1)
-    if x is None or not size or len(size) != len(x.dims) - 2:
+    size = call.integers(1)
+    if not size or len(size) != len(x.dims) - 2:
         return None
     out = Tensor((*x.dims[:2], *size), x.dtype)
     n_read = _READ[call.name.removeprefix("aten::upsample_")] * out.n
     return traffic(Family.GATHER, [Tensor((min(x.n, n_read),), x.dtype)], [out])
 
 
-@models(*(f"aten::upsample_{kind}_backward" for kind in _READ))
-def upsample_backward(call: Call) -> Work | None:
+@models(*(f"aten::upsample_{kind}_backward" for kind in _READ), tensors=[0])
+def upsample_backward(call: Call, gradient: Tensor) -> Work | None:
     """``upsample_bilinear2d_backward(gradient, output_size, input_size, ...)``."""
-    gradient, size = call.tensor(0), call.integers(2)
-    if gradient is None or not size:
-        return None
-    return traffic(Family.GATHER, [gradient], [Tensor(tuple(size), gradient.dtype)])
+    size = call.integers(2)
+    return traffic(Family.GATHER, [gradient], [Tensor((*size,), gradient.dtype)]) if size else None
 
 
 @models(*(f"triton_{kind}_fused*" for kind in ("poi", "red", "per", "for")))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from htagraph.operators.call import Call, Tensor
 from htagraph.operators.work import Family, Work, models, traffic
 
 
-def _norm(call: Call, n_read: int, n_written: int, *, is_read_again: bool = False) -> Work | None:
+def _norm(call: Call, *, n_read: int, n_written: int, is_read_again: bool) -> Work | None:
     """Reads the first tensors of the largest size and all smaller ones, writes of the largest."""
     most = max((one.n for one in call.tensors), default=0)
     large = [one for one in call.tensors if one.n == most][:n_read]
@@ -16,83 +18,67 @@ def _norm(call: Call, n_read: int, n_written: int, *, is_read_again: bool = Fals
     return traffic(Family.NORM, reads, large[:n_written], again=large if is_read_again else [])
 
 
-@models("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax")
-def softmax(call: Call) -> Work | None:
+@models("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax", tensors=[0])
+def softmax(call: Call, x: Tensor) -> Work:
     """``_softmax(self, dim, half_to_float)``."""
-    x = call.tensor(0)
-    if x is None:
-        return None
     out = Tensor(x.dims, "fp32" if call.flag(2) and call.value(2) == "True" else x.dtype)
     return traffic(Family.NORM, [x], [out])
 
 
-@models("aten::_softmax_backward_data", "aten::_log_softmax_backward_data")
-def softmax_backward(call: Call) -> Work | None:
+@models("aten::_softmax_backward_data", "aten::_log_softmax_backward_data", tensors=[0, 1])
+def softmax_backward(call: Call, gradient: Tensor, output: Tensor) -> Work:
     """``_softmax_backward_data(gradient, output, dim, input_dtype)``."""
-    gradient, output = call.tensor(0), call.tensor(1)
-    if gradient is None or output is None:
-        return None
     result = Tensor(gradient.dims, call.dtype(3) or gradient.dtype)
     return traffic(Family.NORM, [gradient, output], [result])
 
 
-@models(
-    "aten::native_layer_norm",
-    "aten::native_group_norm",
-    "aten::native_batch_norm",
-    "aten::cudnn_batch_norm",
-    "aten::miopen_batch_norm",
-    "aten::_native_batch_norm_legit",
-    "aten::_batch_norm_with_update",
-    "aten::_fused_rms_norm",
-    "aten::rms_norm",
-)
-def norm(call: Call) -> Work | None:
-    """Input, parameters and output; statistics may need a pass of their own."""
-    return _norm(call, 1, 1, is_read_again=True)
+_NORMS = {
+    # Input, parameters and output; statistics may need a pass of their own
+    (1, 1, True): (
+        "aten::native_layer_norm",
+        "aten::native_group_norm",
+        "aten::native_batch_norm",
+        "aten::cudnn_batch_norm",
+        "aten::miopen_batch_norm",
+        "aten::_native_batch_norm_legit",
+        "aten::_batch_norm_with_update",
+        "aten::_fused_rms_norm",
+        "aten::rms_norm",
+    ),
+    # Gradient and input, parameters, and the gradient of the input
+    (2, 1, True): (
+        "aten::native_layer_norm_backward",
+        "aten::native_group_norm_backward",
+        "aten::native_batch_norm_backward",
+        "aten::cudnn_batch_norm_backward",
+        "aten::miopen_batch_norm_backward",
+        "aten::_fused_rms_norm_backward",
+        "aten::batch_norm_backward",
+    ),
+    # ``rms_norm(out, input, weight, epsilon)``, or without ``out``
+    (1, 1, False): (
+        "_C::rms_norm",
+        "_C::layer_norm",
+        "aiter::rms_norm",
+        "aiter::rmsnorm",
+        "aiter::rmsnorm2d_fwd",
+        "sgl_kernel::rmsnorm",
+        "sgl_kernel::gemma_rmsnorm",
+    ),
+    # ``fused_add_rms_norm(input, residual, weight, epsilon)``: both are read and written; or
+    # ``add_rmsnorm(out, input, residual_in, residual_out, weight, epsilon)``
+    (2, 2, False): (
+        "_C::fused_add_rms_norm",
+        "aiter::add_rmsnorm",
+        "aiter::rmsnorm2d_fwd_with_add*",
+        "sgl_kernel::fused_add_rmsnorm",
+        "sgl_kernel::gemma_fused_add_rmsnorm",
+    ),
+}
+"""Names by how many of the largest tensors are read, and written, and if they may be read again."""
 
-
-@models(
-    "aten::native_layer_norm_backward",
-    "aten::native_group_norm_backward",
-    "aten::native_batch_norm_backward",
-    "aten::cudnn_batch_norm_backward",
-    "aten::miopen_batch_norm_backward",
-    "aten::_fused_rms_norm_backward",
-    "aten::batch_norm_backward",
-)
-def norm_backward(call: Call) -> Work | None:
-    """Gradient and input, parameters, and the gradient of the input."""
-    return _norm(call, 2, 1, is_read_again=True)
-
-
-@models(
-    "_C::rms_norm",
-    "_C::layer_norm",
-    "aiter::rms_norm",
-    "aiter::rmsnorm",
-    "aiter::rmsnorm2d_fwd",
-    "sgl_kernel::rmsnorm",
-    "sgl_kernel::gemma_rmsnorm",
-)
-def rms_norm(call: Call) -> Work | None:
-    """``rms_norm(out, input, weight, epsilon)``, or without ``out``."""
-    return _norm(call, 1, 1)
-
-
-@models(
-    "_C::fused_add_rms_norm",
-    "aiter::add_rmsnorm",
-    "aiter::rmsnorm2d_fwd_with_add*",
-    "sgl_kernel::fused_add_rmsnorm",
-    "sgl_kernel::gemma_fused_add_rmsnorm",
-)
-def add_rms_norm(call: Call) -> Work | None:
-    """``fused_add_rms_norm(input, residual, weight, epsilon)``: both are read and written.
-
-    Or ``add_rmsnorm(out, input, residual_in, residual_out, weight, epsilon)``.
-    """
-    return _norm(call, 2, 2)
+for (_n_read, _n_written, _is_again), _named in _NORMS.items():
+    models(*_named)(partial(_norm, n_read=_n_read, n_written=_n_written, is_read_again=_is_again))
 
 
 _DTYPE_AT = {"sum": 3, "mean": 3, "prod": 3, "nansum": 3}
@@ -107,12 +93,10 @@ _NAMES = (
 _DIM_AT = {"norm": 2, "linalg_vector_norm": 2}
 
 
-@models(*(f"aten::{name}" for name in _NAMES))
-def reduction(call: Call) -> Work | None:
+@models(*(f"aten::{name}" for name in _NAMES), tensors=[0])
+def reduction(call: Call, x: Tensor) -> Work | None:
     """``sum(self, dim, keepdim, dtype)``; without recorded dimensions, anything may be left."""
-    x, kind = call.tensor(0), call.name.removeprefix("aten::")
-    if x is None:
-        return None
+    kind = call.name.removeprefix("aten::")
     if len(call.tensors) > 1 and call.tensor(1) is not None and kind in {"max", "min"}:
         return None  # elementwise, of two tensors
     dtype = call.dtype(_DTYPE_AT[kind]) if kind in _DTYPE_AT else ""
@@ -133,12 +117,9 @@ def reduction(call: Call) -> Work | None:
     return traffic(Family.REDUCTION, [x], [Tensor(kept, dtype)])
 
 
-@models("aten::sort", "aten::topk")
-def ordered(call: Call) -> Work | None:
+@models("aten::sort", "aten::topk", tensors=[0])
+def ordered(call: Call, x: Tensor) -> Work | None:
     """``sort(self, dim, descending)``, ``topk(self, k, dim, ...)``: values, and where they were."""
-    x = call.tensor(0)
-    if x is None:
-        return None
     left = list(x.dims)
     if call.name == "aten::topk":
         k, dim = call.integers(1), call.integers(2)

@@ -190,7 +190,6 @@ _BY_NAME = (
 _AMD_BY_UNITS = {304: _MI300X, 104: _MI210._replace(name="MI210 or MI250")}
 """By compute units, where an AMD device has no name of its own."""
 
-
 _AMD_WARP = 64
 """Threads of a wavefront."""
 
@@ -283,10 +282,10 @@ def _of_project(folder: Path) -> dict[str, DevicePeaks]:
         found = project_settings(folder)
     except ValueError:
         return {}
-    peaks = found.table.get("peaks", {}) if found else {}
+    peaks = found[1].get("peaks", {}) if found else {}
     if found is None or not isinstance(peaks, dict):
         return {}
-    place = f"{found.file}, [tool.htagraph.peaks]"
+    place = f"{found[0]}, [tool.htagraph.peaks]"
     for name, numbers in peaks.items():
         if not isinstance(numbers, dict):
             raise QueryError(

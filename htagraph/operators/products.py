@@ -44,13 +44,10 @@ def addmm(call: Call) -> Work | None:
     return _product(call.tensor(1), call.tensor(2), added=call.tensor(0))
 
 
-@models("aten::linear", "aiter::gemm_a16w16")
-def linear(call: Call) -> Work | None:
+@models("aten::linear", "aiter::gemm_a16w16", tensors=[0, 1])
+def linear(call: Call, x: Tensor, weight: Tensor) -> Work | None:
     """``linear(input, weight, bias)``: the weight is transposed."""
-    x, weight = call.tensor(0), call.tensor(1)
-    if x is None or weight is None or not x.dims or len(weight.dims) != 2:
-        return None
-    if len(call.tensors) > _MOST_TENSORS:
+    if not x.dims or len(weight.dims) != 2 or len(call.tensors) > _MOST_TENSORS:
         return None
     left = Tensor((x.n // max(x.dims[-1], 1), x.dims[-1]), x.dtype)
     return _product(left, Tensor(weight.dims[::-1], weight.dtype), added=call.tensor(2))
@@ -75,16 +72,13 @@ def mv(call: Call) -> Work | None:
     return _product(matrix, Tensor((*vector.dims, 1), vector.dtype), added=added)
 
 
-@models("aten::_grouped_mm", "aten::_scaled_grouped_mm")
-def grouped_mm(call: Call) -> Work | None:
+@models("aten::_grouped_mm", "aten::_scaled_grouped_mm", tensors=[0, 1])
+def grouped_mm(_: Call, left: Tensor, right: Tensor) -> Work:
     """``_grouped_mm(self, mat2, offs)``: how many rows are live is in device memory.
 
     Groups split rows of a 2-D `self` against a 3-D `mat2`, or columns of both. All rows are an
     upper bound.
     """
-    left, right = call.tensor(0), call.tensor(1)
-    if left is None or right is None:
-        return None
     m, n = left.dims[-2:][0], right.dims[-1]
     n_batch = left.dims[0] if len(left.dims) == len(right.dims) == 3 else 1
     k = left.dims[-1]
@@ -137,11 +131,10 @@ def _per_dim(call: Call, at: int, n: int, default: int) -> list[int] | None:
     return found if len(found) == n else found * n if len(found) == 1 else None
 
 
-def _spatial(call: Call, at: _Arguments, *, is_transposed: bool) -> Sequence[int] | None:
+def _spatial(
+    call: Call, x: Tensor, weight: Tensor, at: _Arguments, *, is_transposed: bool
+) -> Sequence[int] | None:
     """Spatial shape of the output; None if it cannot be told."""
-    x, weight = call.tensor(0), call.tensor(1)
-    if x is None or weight is None:
-        return None
     n = len(x.dims) - 2
     read = [_per_dim(call, k, n, 1) for k in (at.stride, at.dilation)]
     read += [_per_dim(call, k, n, 0) for k in (at.padding, at.output_padding)]
@@ -160,15 +153,14 @@ def _spatial(call: Call, at: _Arguments, *, is_transposed: bool) -> Sequence[int
     return out if len(out) == n and all(one > 0 for one in out) else None
 
 
-@models(*_FORWARD)
-def forward(call: Call) -> Work | None:
+@models(*_FORWARD, tensors=[0, 1])
+def forward(call: Call, x: Tensor, weight: Tensor) -> Work | None:
     """Each output is a product with one filter; transposed, each input is."""
     at = _FORWARD[call.name]
-    x, weight = call.tensor(0), call.tensor(1)
-    if x is None or weight is None or len(x.dims) != len(weight.dims) or len(x.dims) < 3:
+    if len(x.dims) != len(weight.dims) or len(x.dims) < 3:
         return None
     is_transposed = at.is_transposed or (at.transposed >= 0 and bool(call.flag(at.transposed)))
-    spatial = _spatial(call, at, is_transposed=is_transposed)
+    spatial = _spatial(call, x, weight, at, is_transposed=is_transposed)
     groups = _per_dim(call, at.groups, 1, 1)
     if spatial is None or groups is None:
         return None
@@ -180,15 +172,14 @@ def forward(call: Call) -> Work | None:
     return traffic(Family.CONVOLUTION, reads, [out], flops=flops, dtype=x.dtype)
 
 
-@models("aten::convolution_backward", "aten::convolution_backward_overrideable")
-def backward(call: Call) -> Work | None:
+@models("aten::convolution_backward", "aten::convolution_backward_overrideable", tensors=range(3))
+def backward(call: Call, gradient: Tensor, x: Tensor, weight: Tensor) -> Work | None:
     """``convolution_backward(gradient, input, weight, ..., transposed, _, groups, output_mask)``.
 
     The gradients of input and weight, each only if asked for. Each may read the gradient anew.
     """
-    gradient, x, weight = (call.tensor(k) for k in range(3))
     mask = call.flags(10)
-    if gradient is None or x is None or weight is None or mask is None or len(mask) != 3:
+    if mask is None or len(mask) != 3:
         return None
     of_input, of_weight, of_bias = mask
     spatial = x.dims[2:] if call.flag(7) else gradient.dims[2:]

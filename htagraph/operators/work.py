@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
@@ -68,7 +68,7 @@ class Work(NamedTuple):
 Model = Callable[[Call], Work | None]
 """The work of a call; None if its record does not determine it."""
 
-_M = TypeVar("_M", bound=Model)
+_M = TypeVar("_M", bound=Callable[..., Work | None])
 
 FAMILIES = ("products", "attention", "norms", "elementwise")
 """Modules of this room that register models."""
@@ -77,17 +77,24 @@ _MODELS: dict[str, Model] = {}
 _PATTERNS: list[tuple[re.Pattern[str], Model]] = []
 
 
-def models(*names: str) -> Callable[[_M], _M]:
-    """Register a function as the model of operators, by name or glob."""
+def models(*names: str, tensors: Sequence[int] = ()) -> Callable[[_M], _M]:
+    """Register a function as the model of operators, by name or glob.
 
-    def register(model: _M) -> _M:
+    It gets the call, and its tensors at some positions; without one of them, nothing is known.
+    """
+
+    def register(function: _M) -> _M:
+        def model(call: Call) -> Work | None:
+            found = [call.tensor(at) for at in tensors]
+            return None if None in found else function(call, *found)
+
         for name in names:
             if "*" in name:
                 _PATTERNS.append((re.compile(fnmatch.translate(name)), model))
             else:
                 _MODELS[name] = model
         registered.cache_clear()
-        return model
+        return function
 
     return register
 

@@ -3,11 +3,8 @@
 Kernels whose launch was not captured are left out: not every rank has recorded them. The operation
 of a kernel is in its metadata, else in that of the operator above its launch, else in the
 annotation ``nccl:…`` above its launch, else in its name. Only an annotation tells whether a
-``SendRecv`` kernel is an all-to-all or a send. `lookup.library_collectives` has libraries that
-record nothing (DeepEP, NVSHMEM, custom all-reduces).
-
-Host backends (gloo) have no kernels: the collective is the range of the worker, launched by the
-operator that handed it off.
+``SendRecv`` kernel is an all-to-all or a send. Host backends (gloo) have no kernels: the collective
+is the range of the worker, launched by the operator that handed it off.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from htagraph.lookup.collectives import (
     library_collectives,
 )
 from htagraph.lookup.queues import CLASSES, device_states, devices_of, runs
-from htagraph.lookup.windowed import Clipped, device_work
+from htagraph.lookup.windowed import device_work
 from htagraph.model.answers import CLASS_OVERLAP, COLLECTIVES, EXPOSED_COMMUNICATION, OVERLAP
 from htagraph.model.arrays import I64, Bools, Texts
 from htagraph.model.collective_names import (
@@ -207,9 +204,9 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     kernels = kernels[np.lexsort((events.ts_ns[kernels], events.ts_ns[dag.launch[kernels]]))]
     is_range = np.isin(kernels, ranges)
     operation, found_by = _operations(dag, kernels, is_range)
-    libraries = library_collectives(dag, kernels)
-    is_library = (libraries.operation != "") & (found_by >= _KERNEL_NAME)
-    operation = np.where(is_library, libraries.operation, operation)
+    of_library, role, arrival, meets = library_collectives(dag, kernels)
+    is_library = (of_library != "") & (found_by >= _KERNEL_NAME)
+    operation = np.where(is_library, of_library, operation)
     found_by[is_library] = _LIBRARY_KERNEL
     group = gather(events.symbols.array, _column_above(dag, kernels, "group_ranks"), "")
     group_name = gather(events.symbols.array, _column_above(dag, kernels, "group_name"), "")
@@ -217,7 +214,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     label = np.where(np.isin(group, ("", "[]")), group_name, group)
     codes, distinct = pd.factorize(label)
     label = np.array([short_group(str(text)) for text in distinct] + [""], dtype=object)[codes]
-    label = np.where(is_library, libraries.group, label)
+    label = np.where(is_library, role, label)
     n_in, n_out = (_column_above(dag, kernels, name) for name in ("msg_in", "msg_out"))
     dtype = gather(events.symbols.array, _column_above(dag, kernels, "dtype"), "")
     n_bytes = collective_sizes(dag, kernels, operation, (n_in, n_out, dtype))
@@ -244,11 +241,11 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "end_ns": events.end_ns[kernels],
             "is_rendezvous": np.where(
                 is_library,
-                libraries.meets,
+                meets,
                 np.isin(operation, RENDEZVOUS) & (is_nccl | is_range | (found_by < 2)),
             ),
             "found_by": categorical(found_by, _FOUND_BY),
-            "arrival": np.where(is_library, libraries.arrival, np.arange(len(kernels))),
+            "arrival": np.where(is_library, arrival, np.arange(len(kernels))),
             "after": gather(place, anchor >> 1),
         }
     )
@@ -306,7 +303,9 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
         busy = union(np.zeros(len(mine), dtype=np.int64), events.ts_ns[mine], events.end_ns[mine])
         cover = Cover(busy.start, busy.end)
         exposed[here] -= cover.within(work.start_ns[here], work.end_ns[here])
-        follower[here] = _next_compute(dag, work.take(here), mine, cover)
+        if len(mine):  # the first to start once each is exposed
+            at = np.searchsorted(events.ts_ns[mine], cover.free_from(work.start_ns[here]))
+            follower[here] = np.where(at < len(mine), mine[np.minimum(at, len(mine) - 1)], -1)
     why = np.where(exposed > 0, _why(dag, work.event, follower), 0)
     follower = np.where(exposed > 0, follower, -1)
     return EXPOSED_COMMUNICATION.frame(
@@ -326,14 +325,6 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
     )
 
 
-def _next_compute(dag: Dag, work: Clipped, compute: I64, cover: Cover) -> I64:
-    """First compute kernel to start once each communication kernel is exposed, -1 for none."""
-    if not len(compute):
-        return np.full(len(work.event), -1, dtype=np.int64)
-    position = np.searchsorted(dag.events.ts_ns[compute], cover.free_from(work.start_ns))
-    return np.where(position < len(compute), compute[np.minimum(position, len(compute) - 1)], -1)
-
-
 def _why(dag: Dag, communication: I64, follower: I64) -> I64:
     """Position in `_WHY` for each communication kernel and the compute kernel that follows it."""
     events, edges = dag.events, dag.edges
@@ -343,13 +334,14 @@ def _why(dag: Dag, communication: I64, follower: I64) -> I64:
     first, later = communication[known], follower[known]
     launch = dag.launch[later]
     is_late = (launch >= 0) & (events.ts_ns[launch] > events.ts_ns[first])
-    walks = walks_back(2 * later, events.ts_ns[first], dag.binding, edges.tail, events.node_ts_ns)
-    passes = edges.tail[walks.edge] >> 1 == first[walks.walk]
-    kind, into_device = edges.kind[walks.edge], events.is_device[edges.head[walks.edge] >> 1]
+    times = events.node_ts_ns
+    walk, edge, _ = walks_back(2 * later, events.ts_ns[first], dag.binding, edges.tail, times)
+    passes = edges.tail[edge] >> 1 == first[walk]
+    kind, into_device = edges.kind[edge], events.is_device[edges.head[edge] >> 1]
     same_stream = (events.stream[first] == events.stream[later]) & ~is_late
 
     def any_edge(wanted: Bools) -> Bools:
-        return np.bincount(walks.walk[wanted], minlength=len(known)) > 0
+        return np.bincount(walk[wanted], minlength=len(known)) > 0
 
     reasons = {
         "same stream": same_stream | any_edge(passes & (kind == EdgeKind.STREAM)),
@@ -367,18 +359,6 @@ def overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """Time in which each device computes, communicates, or does both.
 
     One row per device that has work in the trace.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     stream 7 |[gemm  ]
-    ...     stream 9 |    [ncclK  ]
-    ... '''))
-    >>> overlap(dag, dag.span)[["compute_ns", "communication_ns", "overlap_ns", "exposed_ns"]]
-       compute_ns  communication_ns  overlap_ns  exposed_ns
-    0        8000              9000        4000        5000
     """
     devices, found = devices_of(dag), device_states(dag, window)
     code = np.searchsorted(devices, found.group)

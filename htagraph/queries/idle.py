@@ -39,20 +39,6 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     `htagraph.explain.idle_parts` describes how causes are found; `idle_intervals` lists intervals.
     `per`: a device is idle when none of its streams runs anything. Largest first within a device or
     stream.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[launch >a]     [aten::add [launch >b]]
-    ...     stream 7 |         [mul <a]               [add <b]
-    ... '''))
-    >>> idle_time(dag, dag.span)[["cause", "op", "name", "idle_ns"]]
-         cause         op       name  idle_ns
-    0    host  aten::add  aten::add    10000
-    1   launch                   mul     9000
-    2   launch  aten::add        add     5000
     """
     by = queues(dag, per)
     gap = idle_gaps(dag, window, by)

@@ -63,17 +63,6 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     ``shape`` is that of the innermost operator's inputs. A ``phase`` is of training: forward,
     recomputed forward (activation checkpointing), backward, optimizer. Largest first. A group whose
     work is of several classes has a row for each.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline("stream 7 |[gemm][gemm  ] [Memset]"))
-    >>> found = kernel_breakdown(dag, dag.span, by="name")
-    >>> found[["group", "class", "n_kernels", "sum_ns", "max_ns"]]
-        group    class  n_kernels  sum_ns  max_ns
-    0    gemm  compute          2   14000    8000
-    1  Memset   memory          1    8000    8000
     """
     work = device_work(dag, window)
     code, names = {**_GROUPS, **BY_LAUNCH}[by](dag, work.event)
@@ -140,19 +129,6 @@ def graph_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     """Nodes of CUDA and HIP graphs, with their time over the replays that overlap the window.
 
     By graph and node. Times are not clipped to the window.
-
-    Examples
-    --------
-    >>> from htagraph.compiler.passes import compile_events
-    >>> from htagraph.synth import timeline
-    >>> dag = compile_events(timeline('''
-    ...     cpu 1    |[graph >a][graph >b]
-    ...     stream 7 |       [k <a]  [m <a]   [k <b][m <b  ]
-    ... '''))
-    >>> graph_nodes(dag, dag.span)[["node", "name", "n_replays", "mean_ns", "offset_ns", "gap_ns"]]
-       node name  n_replays  mean_ns  offset_ns  gap_ns
-    0     0    k          2   6000.0          0       0
-    1     1    m          2   7000.0       6000       0
     """
     nodes, events = nodes_of(dag), dag.events
     replay = nodes.replay

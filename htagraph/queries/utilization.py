@@ -168,14 +168,14 @@ def _joined(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> pd.DataFrame:
 
 def _shares(dag: Dag, window: Window, full: SmActivity) -> dict[str, npt.NDArray[Any]]:
     """What warp slots of a device are used for, by kernel; -1 is none."""
-    slots, names = full.slots, dag.events.name[full.kernels.event]
+    (kernel, use, time_ns), names = full.slots, dag.events.name[full.kernels.event]
     idle = 1.0 - full.whole("busy")["busy"] / window.dur_ns
-    use = np.append(slots.use.astype(np.int64), int(SlotUse.IDLE))
+    use = np.append(use.astype(np.int64), int(SlotUse.IDLE))
     return {
         "device": np.full(len(use), full.device),
         "use": use,
-        "name": np.append(gather(names, slots.kernel), -1),
-        "share": np.append(slots.time_ns / window.dur_ns, idle),
+        "name": np.append(gather(names, kernel), -1),
+        "share": np.append(time_ns / window.dur_ns, idle),
     }
 
 

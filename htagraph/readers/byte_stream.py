@@ -32,11 +32,7 @@ _SKIPPED = 1 << 20
 
 
 class ByteStream:
-    """The decompressed bytes of a file, from first to last.
-
-    `source`: the file, or its content. `reports`: whether progress is reported, in bytes of the
-    file.
-    """
+    """The decompressed bytes of a file, from first to last; it may report progress."""
 
     def __init__(
         self,
@@ -57,17 +53,10 @@ class ByteStream:
         self._input = self._block(_READ)
         self._decoder = _gzip_decoder() if self._input.startswith(GZIP_MAGIC) else None
         self.is_gzip = self._decoder is not None
-        self._note_name()
-
-    def _note_name(self) -> None:
-        """Count a file name that contradicts the content."""
-        if self.path is None or not self.n_compressed:
-            return
-        named_gzip = self.path.suffix.lower() in {".gz", ".gzip"}
-        if self.is_gzip and not named_gzip:
-            self._log.add(Defect.GZIP_NAME, 0)
-        if named_gzip and not self.is_gzip:
-            self._log.add(Defect.NOT_GZIP, 0)
+        if self.path is not None and self.n_compressed:
+            named_gzip = self.path.suffix.lower() in {".gz", ".gzip"}
+            if named_gzip != self.is_gzip:
+                self._log.add(Defect.NOT_GZIP if named_gzip else Defect.GZIP_NAME, 0)
 
     def close(self) -> None:
         """Close the file."""

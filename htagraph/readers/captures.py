@@ -71,38 +71,6 @@ def discover(where: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     return CAPTURES.frame({name: [row[name] for row in rows] for name in CAPTURES.columns})
 
 
-def choose_capture(
-    captures: pd.DataFrame, where: object, capture: CaptureName = "latest"
-) -> tuple[list[Path], str]:
-    """The files of one capture, and a sentence on the choice, empty if there was none to make.
-
-    `where`: where they were found, for messages. `capture`: its number; by default the latest
-    complete one.
-    """
-    traces = captures[captures["capture"] > 0]
-    found = {number: traces[traces["capture"] == number] for number in _numbers(traces)}
-    if capture != "latest":
-        if capture not in found:
-            raise QueryError(
-                f"no capture {capture!r} in {_named(where)}.",
-                hint=f"there are {len(found)}: 1 to {len(found)}; `latest` is the latest complete.",
-            )
-        chosen, note = capture, ""
-    elif len(found) == 1:
-        chosen, note = next(iter(found)), ""
-    else:
-        chosen = _latest(found, captures, where)
-        note = _choice_in_words(found, chosen, where)
-    if found[chosen]["note"].astype(bool).any():
-        raise CaptureNotChosenError(
-            f"{_named(where)}: captures of several jobs overlap, and nothing tells which rank "
-            "belongs to which.",
-            listing=captures_in_words(captures),
-            hint="put each job into a folder of its own, or list the files.",
-        )
-    return _paths(found[chosen]), note
-
-
 class Chosen(NamedTuple):
     """The traces of one capture: one is a trace, several are the ranks of a job."""
 
@@ -128,8 +96,37 @@ def chosen(where: str | Path | Iterable[str | Path], capture: CaptureName = "lat
 
 
 def of_capture(found: pd.DataFrame, where: object, capture: CaptureName) -> Chosen:
-    """The traces of a capture among files whose heads were read (`frames.CAPTURES`)."""
-    paths, note = choose_capture(found, where, capture)
+    """The traces of a capture among files whose heads were read (`frames.CAPTURES`).
+
+    `where` they were found is for messages.
+    """
+    traces = found[found["capture"] > 0]
+    numbers = sorted(set(traces["capture"].tolist()))
+    captures = {number: traces[traces["capture"] == number] for number in numbers}
+    if capture != "latest":
+        if capture not in captures:
+            n = len(captures)
+            raise QueryError(
+                f"no capture {capture!r} in {_named(where)}.",
+                hint=f"there are {n}: 1 to {n}; `latest` is the latest complete.",
+            )
+        chosen, note = capture, ""
+    elif len(captures) == 1:
+        chosen, note = numbers[0], ""
+    else:
+        chosen = _latest(captures, found, where)
+        note = _choice_in_words(captures, chosen, where)
+    rows = captures[chosen]
+    if rows["note"].astype(bool).any():
+        raise CaptureNotChosenError(
+            f"{_named(where)}: captures of several jobs overlap, and nothing tells which rank "
+            "belongs to which.",
+            listing=captures_in_words(found),
+            hint="put each job into a folder of its own, or list the files.",
+        )
+    # Without copies that record the same process and no rank.
+    is_copy = rows.duplicated(["host", "pid", "start_ns"]) & (rows["pid"] >= 0) & (rows["rank"] < 0)
+    paths = [Path(path) for path in rows.loc[~is_copy, "path"]]
     has_companions = (found["note"] == EXECUTION_TRACE).any()
     beside = {path: companions(found, path) for path in paths} if has_companions else {}
     return Chosen(paths, beside, note, is_rest=len(paths) == 1)
@@ -145,16 +142,6 @@ def companions(captures: pd.DataFrame, trace: Path) -> tuple[Path, ...]:
     n_processes = here.loc[here["capture"] > 0, "pid"].nunique()
     is_its = (beside["pid"] == pid) | ((n_processes == 1) & ((pid < 0) | (beside["pid"] < 0)))
     return tuple(Path(path) for path in beside.loc[is_its, "path"])
-
-
-def _numbers(traces: pd.DataFrame) -> list[int]:
-    return sorted(set(traces["capture"].tolist()))
-
-
-def _paths(rows: pd.DataFrame) -> list[Path]:
-    """The files of a capture, without copies that record the same process and no rank."""
-    is_copy = rows.duplicated(["host", "pid", "start_ns"]) & (rows["pid"] >= 0) & (rows["rank"] < 0)
-    return [Path(path) for path in rows.loc[~is_copy, "path"]]
 
 
 def captures_in_words(captures: pd.DataFrame) -> str:

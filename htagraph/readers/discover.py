@@ -42,10 +42,9 @@ _MOST_RECOGNIZED = 100
 
 
 def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
-    """The trace files of a folder, with its subfolders, or of a glob; sorted by name.
+    """The trace files of a folder, with its subfolders, or of a glob; sorted by name. A list stays.
 
-    A file of several ranks gives a path for each (`htagraph.readers.storage`). `where`: a list is
-    used unchanged.
+    A file of several ranks gives a path for each (`htagraph.readers.storage`).
     """
     if isinstance(where, str | Path):
         where = path_of(where)

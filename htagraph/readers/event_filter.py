@@ -34,10 +34,7 @@ class EventFilter:
 
 
 def taken(events: EventTable, rows: I64) -> EventTable:
-    """Events of some rows, each at most once, in that order.
-
-    Without flow points on other events.
-    """
+    """Events of some rows, each at most once, in that order; no flow points on other events."""
     number = np.full(len(events) + 1, -1, dtype=np.int64)  # the last is for event -1, none
     number[rows] = np.arange(len(rows))
     columns = {}

@@ -166,7 +166,9 @@ def _entry(raw: Mapping[str, Any], *, has_stack: bool) -> Entry:
         _whole(raw["p2p_seq_id" if is_p2p else "collective_seq_id"]),
         backend,
         operation,
-        -1 if operation in _UNEVEN else sum(map(_n_elements, sizes)),
+        -1
+        if operation in _UNEVEN
+        else sum(reduce(lambda n, one: _whole(n * _whole(one)), size, 1) for size in sizes),
         ", ".join(dict.fromkeys(map(_text, dtypes))),
         _peers(peers) if is_p2p else None,
         _whole(raw["time_created_ns"]),
@@ -210,11 +212,6 @@ def _text(value: Any) -> str:  # noqa: ANN401  text or a number: of a list, text
     if not isinstance(value, str | int | float):
         raise TypeError
     return str(value)
-
-
-def _n_elements(size: Sequence[Any]) -> int:
-    """The product of the numbers of a size."""
-    return reduce(lambda n, one: _whole(n * _whole(one)), size, 1)
 
 
 def _frame(frame: Mapping[str, Any]) -> str:

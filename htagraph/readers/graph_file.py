@@ -56,10 +56,7 @@ def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
 
 
 def compiled_of(arrays: Arrays, source: Path) -> tuple[Dag, Recording]:
-    """A graph that was stored with its recording; one of `BROKEN` if it is none.
-
-    `source`: the trace of both.
-    """
+    """A graph that was stored with its recording, of a trace; one of `BROKEN` if it is none."""
     dag, rank, _ = graph_of(arrays)
     check_places(arrays, dag)
     recording = unpack_recording(arrays, dag, rank)
@@ -108,10 +105,7 @@ def graph_of(arrays: Arrays) -> tuple[Dag, int, Origin | None]:
 def arrays_in(
     file: str | Path | BinaryIO, seal: Callable[[Sequence[zipfile.ZipInfo]], bytes] | None = None
 ) -> Arrays:
-    """The arrays of a file; uncompressed, so never larger than the file.
-
-    `seal`: what the file must be marked with, by its members.
-    """
+    """The arrays of a file, which are not compressed; `seal` tells what must mark it."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         if seal and archive.comment != seal(entries):

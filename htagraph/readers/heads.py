@@ -60,6 +60,8 @@ _STEP = re.compile(rb"ProfilerStep\s?#(\d{1,15})(?=\D)")
 _NAMED = re.compile(
     r"(?P<worker>.{1,255})\.(?P<time>\d{19}|\d{16}|\d{13})(?:\.pt)?\.trace\.json(?:\.gz)?"
 )
+"""Names by `tensorboard_trace_handler`: host, or worker, with process id, and time."""
+
 _MAX_DEVICE = 15
 """Largest pid that may be a device number: Kineto's device rows use it as pid."""
 
@@ -119,10 +121,9 @@ class _Seen:
 
 
 def read_heads(paths: Iterable[Path], *, whole: bool = False) -> list[TraceHead]:
-    """The heads of files, in order.
+    """The heads of files, in order; an empty one for a file that loading cannot read either.
 
-    `whole`: decompress gzip files to their ends, which tell when a capture ended. An empty one for
-    a file that cannot be read: loading it reports why.
+    `whole`: decompress gzip files to their ends, which tell when a capture ended.
     """
     with ThreadPoolExecutor(_N_THREADS, "htagraph-heads") as pool:
         return list(pool.map(lambda path: _read_head(path, whole=whole), paths))
@@ -146,13 +147,15 @@ def _read_head(path: Path, *, whole: bool) -> TraceHead:
     info = _distributed_info(seen)
     pid = _pid(seen)
     host = seen.first(_HOST)
+    worker = named["worker"].removesuffix(f"_{pid}") if named else ""  # named: worker_pid.time
+    rank, rank_source = rank_of(info, path)
     start_ns, end_ns = _capture_time(seen, named)
     return TraceHead(
         path,
         n_bytes,
-        rank=_rank(info, path),
+        rank=None if rank_source == "default" else rank,
         world_size=world_size_of(info),
-        host=host[1].decode("utf-8", "replace") if host else _worker_in_name(named, pid),
+        host=host[1].decode("utf-8", "replace") if host else worker,
         pid=pid,
         start_ns=start_ns,
         end_ns=end_ns,
@@ -258,12 +261,6 @@ def _distributed_info(seen: _Seen) -> dict[str, Any]:
         return {}
 
 
-def _rank(info: dict[str, Any], path: Path) -> int | None:
-    """The rank in header or name, None if neither has one."""
-    rank, source = rank_of(info, path)
-    return None if source == "default" else rank
-
-
 def _pid(seen: _Seen) -> int:
     """The process whose host events a file holds, -1 for none."""
     labelled = seen.first(_HOST_PROCESS)
@@ -272,11 +269,6 @@ def _pid(seen: _Seen) -> int:
     pids = [int(pid) for pid in _PID.findall(seen.head, max(seen.events_at, 0))]
     hosts = Counter([pid for pid in pids if pid > _MAX_DEVICE] or pids)
     return max(hosts, key=hosts.__getitem__, default=-1)
-
-
-def _worker_in_name(named: re.Match[str] | None, pid: int) -> str:
-    """The host, or worker, in a name by `tensorboard_trace_handler`: `host_pid.time`."""
-    return named["worker"].removesuffix(f"_{pid}") if named else ""
 
 
 def _written_ns(named: re.Match[str] | None) -> int | None:

@@ -64,9 +64,10 @@ class Capture:
             return True
         first = self.heads[0]
         says_rank = head.rank is not None and first.rank is not None
+        sizes = self.world_size, head.world_size or 0
         is_full = bool(self.world_size) and len(self.heads) >= self.world_size
         if (
-            _are_different_sizes(self.world_size, head.world_size or 0)
+            (min(sizes) > 1 and sizes[0] != sizes[1])  # a world of 1 may be unaware of others
             or (head.rank is None and is_full)
             or head.rank in self.by_rank
             or (not says_rank and head.process in self.processes)
@@ -185,11 +186,6 @@ def _by_writer(heads: Sequence[TraceHead]) -> dict[object, list[TraceHead]]:
 
 def _by_time(heads: Iterable[TraceHead]) -> list[TraceHead]:
     return sorted(heads, key=lambda head: (head.start_ns or 0, head.written_ns or 0, head.path))
-
-
-def _are_different_sizes(world_size: int, other: int) -> bool:
-    """Whether two world sizes differ; a world of 1 may be unaware of others."""
-    return min(world_size, other) > 1 and world_size != other
 
 
 def _share_steps(head: TraceHead, other: TraceHead) -> bool:

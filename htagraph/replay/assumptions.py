@@ -13,7 +13,7 @@ from enum import StrEnum, unique
 import numpy as np
 
 from htagraph.arrays.codes import gather
-from htagraph.arrays.retime import DROPPED
+from htagraph.arrays.retime import DROPPED, residuals
 from htagraph.model.arrays import I64, brief
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
@@ -74,7 +74,8 @@ def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Rea
     usual = _with_typical_lags(dag, replay, 50)
     yield Reading(Assumption.AS_BOUND, usual)
     slow = _with_typical_lags(dag, replay.with_lags(_own_lags(dag, replay, 1.0)), 90)
-    yield Reading(Assumption.RIGID, replace(slow, extra_ns=slow.residuals_ns))
+    left_ns = residuals(slow.offsets, slow.tail, slow.lag_ns, slow.release_ns, slow.ts_ns)
+    yield Reading(Assumption.RIGID, replace(slow, extra_ns=left_ns))
     for assumption, made in (
         (Assumption.LOOSE, replay.with_lags(_own_lags(dag, replay, None))),
         (Assumption.GAPS_WAIT, _gaps_wait(dag, usual)),

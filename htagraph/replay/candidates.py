@@ -63,10 +63,7 @@ def of_parts(
     is_large: bool = False,
     done: Collection[str] = (),
 ) -> Iterator[Candidate]:
-    """Yield what is worth trying on parts of a path; some of it may not apply.
-
-    `sequences`: names of kernels that recur one after the other. `done`: see `kinds_done`.
-    """
+    """Yield what is worth trying on parts of a path, but what is `done`; some may not apply."""
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)

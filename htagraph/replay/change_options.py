@@ -77,16 +77,7 @@ class ChangeOptions:
 
     def changes(self) -> tuple[Change, ...]:
         """Changes in the order of the options above."""
-        found = self._on_every_rank()
-        if self.rank is None:
-            return found
-        if not found:
-            hint = "add one, for example --on-rank 3 --scale 'gemm*=0.5'."
-            raise QueryError("--on-rank needs a change to make on that rank.", hint=hint)
-        return tuple(change.on_rank(self.rank) for change in found)
-
-    def _on_every_rank(self) -> tuple[Change, ...]:
-        return (
+        found = (
             *(without(cause) for cause in self.without or ()),
             *(_scaled(text) for text in self.scale or ()),
             *(remove(_named(name)) for name in self.remove or ()),
@@ -102,6 +93,12 @@ class ChangeOptions:
             *([bandwidth(self.bandwidth)] if self.bandwidth is not None else []),
             *([equalise()] if self.equalise else []),
         )
+        if self.rank is None:
+            return found
+        if not found:
+            hint = "add one, for example --on-rank 3 --scale 'gemm*=0.5'."
+            raise QueryError("--on-rank needs a change to make on that rank.", hint=hint)
+        return tuple(change.on_rank(self.rank) for change in found)
 
 
 def options_of(change: Change) -> str:

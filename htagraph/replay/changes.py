@@ -325,10 +325,7 @@ class TokenSurplus:
 
 
 def balance(surplus: TokenSurplus) -> Change:
-    """Change of a job: no rank works on more tokens than the mean of its group.
-
-    Each has that much less to do. `surplus`: in common time.
-    """
+    """Change of a job: no rank works on more tokens than the mean of its group."""
     return Change("balance(tokens)", _balance, (surplus,))
 
 

@@ -67,11 +67,11 @@ class Charges:
         order = np.lexsort((start_ns, dag.events.lane[edges.head >> 1][edge]))
         edge = edge[order]
         event, row = edges.event[edge], row[edge]
-        found = charged(
+        place, charged_ns, cause = charged(
             dag, Segments(start_ns[order], dur_ns[order], bound[order], event, row.astype(np.int32))
         )
-        row = row[found.segment]
-        return cls(np.full(len(row), rank), row, found.dur_ns, found.cause)
+        row = row[place]
+        return cls(np.full(len(row), rank), row, charged_ns, cause)
 
     @classmethod
     def joined(cls, ranks: Iterable[Charges]) -> Self:

@@ -63,12 +63,12 @@ def bandwidth(by: float) -> Change:
 def _faster(draft: Draft, by: float) -> None:
     """Shorten the transfer part of each collective: all but its latency.
 
-    Matched ranks have known transfers, and a fitted latency if sizes were recorded
-    (`algorithms.transfer_times`); else it is assumed. One rank alone does not know how long a
-    collective waited: at the least, the fastest of its name did not.
+    Matched ranks have known transfers, and a fitted latency if sizes were recorded; else it is
+    assumed. One rank alone does not know how long a collective waited: at the least, the fastest of
+    its name did not.
     """
     dag, replay = draft.dag, draft.replay
-    met = draft.transfers.row
+    met, _ = draft.transfers
     communicates = dag.classification.kernel_class == KernelClass.COMMUNICATION
     runs = (replay.kind == EdgeKind.SPAN) & gather(communicates, replay.event, default=False)
     rows = np.union1d(np.flatnonzero(runs), met)

@@ -13,7 +13,6 @@ Data moves once all ranks have arrived. In a changed run, another rank may be th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -73,17 +72,11 @@ class Members:
         return earlier
 
 
-class Transfers(NamedTuple):
-    """Edges of a replay that are transfers of matched collectives."""
-
-    row: I64  # Of shape (k,). Edges, ascending.
-    member: I64  # Of shape (k,). The member whose own time each is.
-
-
-def transfers(replay: Replay, members: Members) -> Transfers:
+def transfers(replay: Replay, members: Members) -> tuple[I64, I64]:
     """The edges of members' own time during which the last rank arrived, in common time.
 
     One leads to the end of the member; others lead to work that by the clocks needed less of it.
+    Edges are ascending; the second is the member whose own time each is.
     """
     waits = np.flatnonzero(members.waits)
     size = int(max(members.event.max(initial=-1), replay.owner.max(initial=-1))) + 1
@@ -94,7 +87,7 @@ def transfers(replay: Replay, members: Members) -> Transfers:
     met_ns = members.met_ns[member]
     begins = replay.ts_ns[replay.tail[row]] <= met_ns
     crosses = begins & (replay.ts_ns[replay.head[row]] >= met_ns)
-    return Transfers(row[crosses], member[crosses])
+    return row[crosses], member[crosses]
 
 
 def without_waits(replay: Replay, members: Members) -> Replay:

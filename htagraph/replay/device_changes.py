@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -51,11 +50,11 @@ def _overlap(draft: Draft, chosen: Events) -> None:
 
     So nothing happens earlier than if the chosen work were removed.
     """
-    found = draft.once(chosen, partial(_aside, draft, chosen))
+    waiting, out, tail, into, before, after = draft.once(chosen, partial(_aside, draft, chosen))
     replay, lag_ns = draft.replay, draft.lag_ns
     events, floor_ns = draft.dag.events, draft.dag.calibration.stream_floor_ns
-    there = (gather(lag_ns, found.into, 0) != DROPPED) & (lag_ns[found.through] != DROPPED)
-    into, out, tail = found.into[there], found.through[there], found.tail[there]
+    there = (gather(lag_ns, into, 0) != DROPPED) & (lag_ns[out] != DROPPED)
+    into, out, tail = into[there], out[there], tail[there]
     ran = (replay.owner >= 0) | (replay.kind == EdgeKind.SOURCE)
     runs = gather(ran, into, default=False)  # a wait that is time of its tail, not a gap
     head = replay.node[replay.head[out]]
@@ -67,15 +66,15 @@ def _overlap(draft: Draft, chosen: Events) -> None:
         + np.where(replay.owner[out] >= 0, 0, draft.weight_ns[out]),
         event=np.where(runs, gather(replay.event, into), head >> 1),
     )
-    gap_ns = events.ts_ns[found.after] - events.end_ns[found.before]
+    gap_ns = events.ts_ns[after] - events.end_ns[before]
     in_order = EdgeTable.of(
         Rule.STREAM_ORDER,
-        2 * found.before + 1,
-        2 * found.after,
+        2 * before + 1,
+        2 * after,
         lag_ns=np.clip(gap_ns, 0, floor_ns),
-        event=found.after,
+        event=after,
     )
-    draft.drop(found.out)
+    draft.drop(waiting)
     draft.add(EdgeTable.concat([inherited, in_order]))
 
 
@@ -140,7 +139,7 @@ def _fused(draft: Draft, call: str, chosen: tuple[Events, ...]) -> tuple[I64, ..
     )
 
 
-class _Aside(NamedTuple):
+def _aside(draft: Draft, chosen: Events) -> tuple[I64, I64, I64, I64, I64, I64]:
     """The edges of a run in which some device work runs on a stream of its own.
 
     ::
@@ -151,21 +150,11 @@ class _Aside(NamedTuple):
 
     B waited for A through the copy, and still does. Without that, B would start before what it
     needs, and moving the copy would save more than removing it.
+
+    Returns the edges at which other device work waited for it; those at which it waited, through
+    the chosen work, for more: the edge, a node, and the edge from that into the chosen work (-1 if
+    nothing leads to it); and chosen work that ran on one stream, and its next.
     """
-
-    out: I64  # Of shape (m,). Edges at which other device work waited for it.
-    through: I64  # One of them, at which other work waited, through the chosen work, for more:
-    # tail, into: a node, and the edge from it into the chosen work; -1 for chosen work that nothing
-    # leads to
-    tail: I64
-    into: I64
-    # before, after: of shape (k,). Chosen work that ran on one stream, and its next.
-    before: I64
-    after: I64
-
-
-def _aside(draft: Draft, chosen: Events) -> _Aside:
-    """What waits for the chosen work, and for what instead."""
     dag, replay = draft.dag, draft.replay
     events = dag.events
     aside = draft.events(chosen) & events.is_device
@@ -182,7 +171,7 @@ def _aside(draft: Draft, chosen: Events) -> _Aside:
     before, after = work[mine[follows]], work[mine[follows + 1]]
     in_turn = events.end_ns[before] <= events.ts_ns[after]
     awaited = _awaited_through(dag, replay, aside, out)
-    return _Aside(out, *awaited, before[in_turn], after[in_turn])
+    return out, *awaited, before[in_turn], after[in_turn]
 
 
 def _awaited_through(dag: Dag, replay: Replay, chosen: Bools, out: I64) -> tuple[I64, I64, I64]:

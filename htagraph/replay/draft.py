@@ -24,7 +24,7 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import Cause, EdgeKind, EventKind, KernelClass
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, Reading
-from htagraph.replay.collective_members import Members, Transfers, transfers
+from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.host_code import Frames
 
 
@@ -195,10 +195,10 @@ class Draft:
         return weights(self.lag_ns, self.extra_ns)
 
     @property
-    def transfers(self) -> Transfers:
-        """Edges that are transfers of matched collectives; none for a rank alone."""
+    def transfers(self) -> tuple[I64, I64]:
+        """Edges that are transfers of matched collectives, and their members; none of one rank."""
         if self.members is None:
-            return Transfers(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         return transfers(self.replay, self.members)
 
     def events(self, chosen: Events) -> Bools:
@@ -322,7 +322,7 @@ class Draft:
     def shorten(self, spared: I64 | F64) -> None:
         """Take time off edges, but for transfers: not the rank alone controls these."""
         replay = self.replay
-        spared[self.transfers.row] = 0
+        spared[self.transfers[0]] = 0
         rows = np.flatnonzero((spared > 0) & (self.lag_ns != DROPPED))
         elapsed = replay.ts_ns[replay.head[rows]] - replay.ts_ns[replay.tail[rows]]
         self.multiply(rows, 1 - spared[rows] / elapsed)

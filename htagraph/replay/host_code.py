@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from htagraph.arrays.codes import gather
 from htagraph.arrays.intervals import Cover, union
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import gap_places, innermost
-from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.python_code import code_pieces
 from htagraph.model.arrays import F64, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -119,27 +119,9 @@ class Frames:
         return [(threads[lane == number], number) for number in self._covers]
 
 
-class _Pieces(NamedTuple):
-    """Pieces of untraced code: edge and length, and the number of the place of each."""
-
-    edge: I64
-    dur_ns: I64
-    number: I64
-    places: Texts
-
-    @classmethod
-    def of(cls, dag: Dag, replay: Replay) -> _Pieces:
-        """All pieces in the recorded run."""
-        edge, dur_ns, place = _places(dag, replay)
-        return cls(edge, dur_ns, *pd.factorize(place))
-
-
 def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
     """Share of each edge that runs the chosen code."""
-    if "code" not in replay.kept:
-        replay.kept["code"] = _Pieces.of(dag, replay)
-    found: _Pieces = replay.kept["code"]
-    number, places, dur_ns = found.number, found.places, found.dur_ns
+    edge, dur_ns, number, places = replay.once("code", partial(_pieces, dag, replay))
     fits = SymbolTable(tuple(places.tolist())).named(chosen.place) & (places != "")
     if not fits.any():
         times = np.bincount(number, weights=dur_ns, minlength=len(places))
@@ -147,21 +129,21 @@ def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
         hint = f"try {', '.join(longest)}." if longest else "no code runs between operators."
         raise QueryError(f"no untraced code matches {chosen!r}.", hint=hint)
     mine = fits[number]
-    taken = np.bincount(found.edge[mine], weights=dur_ns[mine], minlength=len(replay.head))
+    taken = np.bincount(edge[mine], weights=dur_ns[mine], minlength=len(replay.head))
     elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]
     share: F64 = taken / np.maximum(elapsed, 1)
     return share
 
 
-def _places(dag: Dag, replay: Replay) -> tuple[I64, I64, Texts]:
-    """Edge, length and place of each piece of untraced code."""
+def _pieces(dag: Dag, replay: Replay) -> tuple[I64, I64, I64, Texts]:
+    """Edge, length and number of the place of each piece of untraced code; and the places."""
     events = dag.events
     until, since = (replay.ts_ns[side] for side in (replay.head, replay.tail))
     edges = np.flatnonzero((replay.rule == Rule.PROGRAM_ORDER) & (until > since))
     in_op = innermost(dag, replay.event[edges].astype(np.int64), (EventKind.OP, EventKind.RUNTIME))
     if (events.kind == EventKind.PYTHON).any():
         lane = events.lane[replay.node[replay.head[edges]] >> 1].astype(np.int64)
-        pieces = code_pieces(dag, Stretches(lane, since[edges], until[edges], in_op), {})
+        pieces = code_pieces(dag, (lane, since[edges], until[edges], in_op), {})
         edge, dur_ns, place = edges[pieces.stretch], pieces.end_ns - pieces.start_ns, pieces.line
         in_op = in_op[pieces.stretch]
     else:
@@ -174,4 +156,4 @@ def _places(dag: Dag, replay: Replay) -> tuple[I64, I64, Texts]:
     ]
     tail, head = (replay.node[side[edge[between]]] for side in (replay.tail, replay.head))
     place[between] = gap_places(dag, tail, head)
-    return edge, dur_ns, place
+    return edge, dur_ns, *pd.factorize(place)

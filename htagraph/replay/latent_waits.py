@@ -88,7 +88,10 @@ def _of_calls(dag: Dag, work: I64, called_ns: I64) -> EdgeTable:
     until = np.searchsorted(called_ns, events.ts_ns[every], side="left")
     last = last_of_groups(stream, until, _MOST_STREAMS)
     of_every, place = np.nonzero(last >= 0)
-    wanted = _stream_of_thread(dag, work, called_ns, stream, one)
+    lane = events.lane[dag.launch[work]].astype(np.int64)
+    order = np.lexsort((called_ns, lane))
+    last_there = last_before(lane[order], called_ns[order], events.lane[one], events.ts_ns[one])
+    wanted = gather(stream[order], last_there)
     by_stream = np.argsort(stream, kind="stable")
     at = last_before(stream[by_stream], called_ns[by_stream], wanted, events.ts_ns[one])
     calls = np.concatenate([every[of_every], one[at >= 0]])
@@ -104,15 +107,6 @@ def _of_calls(dag: Dag, work: I64, called_ns: I64) -> EdgeTable:
         lag_ns=np.where(known[calls], 0, np.minimum(events.dur_ns[calls], left_ns)),
         event=calls,
     )
-
-
-def _stream_of_thread(dag: Dag, work: I64, called_ns: I64, stream: I64, calls: I64) -> I64:
-    """Stream on which the thread of each call enqueued last before it, -1 for none."""
-    events = dag.events
-    lane = events.lane[dag.launch[work]].astype(np.int64)
-    order = np.lexsort((called_ns, lane))
-    last = last_before(lane[order], called_ns[order], events.lane[calls], events.ts_ns[calls])
-    return gather(stream[order], last)
 
 
 def _of_queues(dag: Dag, work: I64) -> Iterator[EdgeTable]:

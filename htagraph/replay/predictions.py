@@ -65,11 +65,6 @@ class _Prediction(NamedTuple):
     candidate: Candidate
     saving: Saving
 
-    @property
-    def change(self) -> str:
-        """The calls that make the change."""
-        return " + ".join(map(str, self.candidate.changes))
-
 
 @dataclass(frozen=True)
 class Trials(Generic[Replayer]):
@@ -151,7 +146,7 @@ def _frame(rehearsal: Rehearsed, found: Sequence[_Prediction]) -> pd.DataFrame:
         {
             "kind": [one.candidate.kind for one in found],
             "target": [one.candidate.target for one in found],
-            "change": [one.change for one in found],
+            "change": [" + ".join(map(str, one.candidate.changes)) for one in found],
             "left_share": [one.candidate.left for one in found],
             "cause": [one.candidate.cause for one in found],
             "late_rank": [one.candidate.rank for one in found],

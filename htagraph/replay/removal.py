@@ -32,10 +32,7 @@ class Removal(NamedTuple):
 
     @classmethod
     def of_events(cls, dag: Dag, replay: Replay, group: I64, n_groups: int) -> Self:
-        """Removal of groups of events (-1 for none) as by `Draft.take_out`.
-
-        They take no time, and neither wait nor need a launch.
-        """
+        """Removal of groups of events (-1 for none) as by `Draft.take_out`."""
         weight, kind, edges = replay.weight_ns, replay.kind, replay.edges
         head = edges.head >> 1
         owner = gather(group, replay.owner)

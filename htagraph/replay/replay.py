@@ -103,11 +103,6 @@ class Replay:
         )
         return replace(self, lag_ns=lag_ns, extra_ns=extra_ns)
 
-    @property
-    def residuals_ns(self) -> I64:
-        """How much later the head of each edge happened than its latest arrival."""
-        return residuals(self.offsets, self.tail, self.lag_ns, self.release_ns, self.ts_ns)
-
     def rows_into(self, nodes: I64) -> I64:
         """The edges that lead to some nodes of the graph."""
         return self.rows_at(self.places[nodes])

@@ -51,15 +51,7 @@ class Diagnosis:
 
 
 def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
-    """The diagnoses of a trace, one per subject.
-
-    Examples
-    --------
-    >>> from htagraph import synth
-    >>> trace = Trace.from_events(synth.timeline("cpu 1 |[aten::mm  ]"))
-    >>> [one.subject for one in examine(trace, trace.compile()) if not one.is_enough][:3]
-    ['rank', 'steps', 'device work']
-    """
+    """The diagnoses of a trace, one per subject."""
     if is_plain(graph.dag.events):
         seen = (_repairs(trace), *_plain(trace, graph))
     else:

@@ -19,8 +19,7 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES, FIRST_CHANGES
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.storage import url_of
-from htagraph.reports.summary import NOT_INFERRED, PathSummary, inferred_in_words
-from htagraph.reports.what_helps import first_changes
+from htagraph.reports.summary import NOT_INFERRED, PathSummary, first_changes, inferred_in_words
 
 _ASKED = (
     Question("temporal_breakdown"),

@@ -146,22 +146,15 @@ def _files(files: Mapping[str, Path] | None) -> dict[str, str]:
     return {what: str(file) for what, file in (files or {}).items()}
 
 
-def _replays(summary: Summary) -> dict[str, Any] | None:
-    """Time inside and between replays as plain values."""
-    if not summary.verdict.replays:
-        return None
-    found = replay_time(summary.graph.dag, summary.graph.interval)
-    return {
-        **found._asdict(),
-        "bound": replay_bound(found),
-        "sentence": summary.verdict.replays,
-    }
-
-
-def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
-    """Summary of a trace as a dict that `json.dumps` accepts; keys as above."""
+def json_document(
+    summary: Summary | JobSummary, files: Mapping[str, Path] | None = None
+) -> dict[str, Any]:
+    """Summary of a trace or a job as a dict that `json.dumps` accepts; keys as above."""
+    if isinstance(summary, JobSummary):
+        return job_document(summary, files)
     trace, path, window = summary.trace, summary.path, summary.graph.interval
-    span = summary.graph.dag.span
+    span, said = summary.graph.dag.span, summary.verdict.replays
+    replays = replay_time(summary.graph.dag, window) if said else None
     return {
         "schema": SCHEMA,
         "version": VERSION,
@@ -178,7 +171,8 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         },
         "window": _window(window),
         "caveats": summary.caveats,
-        "replays": _replays(summary),
+        "replays": replays
+        and {**replays._asdict(), "bound": replay_bound(replays), "sentence": said},
         "verdict": summary.verdict.document(),
         "critical_path": {
             "dur_ns": path.dur_ns,

@@ -14,8 +14,7 @@ from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
 from htagraph.replay.change_options import options_of
 from htagraph.replay.changes import without
-from htagraph.reports.summary import Summary
-from htagraph.reports.what_helps import ALONE
+from htagraph.reports.summary import ALONE, Summary
 from htagraph.writers.cells import human_frame
 
 if TYPE_CHECKING:
@@ -157,23 +156,23 @@ def _groups(frame: pd.DataFrame, name: str) -> str:
     return markdown_table(human_frame(frame.head(_TOP).rename_axis(name).reset_index()))
 
 
-def _utilization(summary: Summary) -> list[str]:
-    """Paragraphs on how full devices are; none without device work."""
-    if summary.used.empty:
-        return []
-    said = f"{use_in_words(summary.used)} {losses_in_words(summary.losses)}".strip()
-    lost = lost_slots(summary.losses).head(_TOP)
-    table = [markdown_table(human_frame(lost))] if len(lost) else []
-    return ["## Utilization", escaped(said), *table]
+def _table(title: str, frame: pd.DataFrame, most: int) -> list[str]:
+    """A table with its title, and how many rows there are if some are left out."""
+    more = [f"The first {most} of {len(frame):,}."] if len(frame) > most else []
+    return [f"## {title}", markdown_table(human_frame(frame.head(most))), *more]
 
 
-def markdown_summary(summary: Summary) -> str:
+def markdown_summary(summary: Summary | JobSummary) -> str:
     """Summary as a Markdown page."""
+    if not isinstance(summary, Summary):
+        said = [escaped(summary.inferred)] if summary.inferred else []
+        parts = [*_head(summary), *said, *_help(summary)]
+        for title, frame in job_tables(summary):
+            parts += _table(title, frame, _MAX_ROWS)
+        return "\n\n".join(parts) + "\n"
     parts = [*_head(summary), *_help(summary)]
     if len(summary.by_step):
-        parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
-        if len(summary.by_step) > _MAX_STEPS:
-            parts.append(f"The first {_MAX_STEPS} of {len(summary.by_step):,}.")
+        parts += _table("By step", summary.by_step, _MAX_STEPS)
     segments = human_count(summary.path.n_segments, "segment")
     parts += [
         "## Critical path",
@@ -185,7 +184,11 @@ def markdown_summary(summary: Summary) -> str:
         "## What ran on the path",
         _groups(summary.by_name, "name"),
     ]
-    parts += _utilization(summary)
+    if len(summary.used):
+        full = f"{use_in_words(summary.used)} {losses_in_words(summary.losses)}".strip()
+        lost = lost_slots(summary.losses).head(_TOP)
+        parts += ["## Utilization", escaped(full)]
+        parts += [markdown_table(human_frame(lost))] if len(lost) else []
     weak = summary.weak_checks
     parts += [
         "## Quality",
@@ -209,19 +212,6 @@ def job_tables(summary: JobSummary) -> list[tuple[str, pd.DataFrame]]:
         ("Left out", summary.failures),
     ]
     return [(title, frame) for title, frame in tables if len(frame)]
-
-
-def markdown_job_summary(summary: JobSummary) -> str:
-    """Summary of a job as a Markdown page."""
-    parts = _head(summary)
-    if summary.inferred:
-        parts.append(escaped(summary.inferred))
-    parts += _help(summary)
-    for title, frame in job_tables(summary):
-        parts += [f"## {title}", markdown_table(human_frame(frame.head(_MAX_ROWS)))]
-        if len(frame) > _MAX_ROWS:
-            parts.append(f"The first {_MAX_ROWS} of {len(frame):,}.")
-    return "\n\n".join(parts) + "\n"
 
 
 _NEXT = {

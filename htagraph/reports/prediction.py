@@ -14,7 +14,7 @@ from htagraph.model.units import human_duration, human_percent
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.rehearsal import Saving
 from htagraph.reports.json_document import records
-from htagraph.reports.what_helps import clocks_in_words
+from htagraph.reports.summary import clocks_in_words
 
 PREDICTION_SCHEMA = "htagraph.what_if"
 PREDICTION_VERSION = 1
@@ -95,15 +95,7 @@ def _within(saves: Saving, whole_ns: int) -> str:
 
 
 def caveats_of(scenario: Scenario | JobScenario) -> list[str]:
-    """What else to know of a prediction: other ranks, how well steps predict each other, clocks.
-
-    Examples
-    --------
-    >>> import htagraph as hg
-    >>> graph = hg.Trace.from_events(hg.synth.timeline("cpu 1 |[aten::mm ]")).compile()
-    >>> caveats_of(hg.what_if(graph))
-    ['No two steps do the same, so no step was predicted from another.']
-    """
+    """What else to know of a prediction: other ranks, how well steps predict each other, clocks."""
     said, saves = [], scenario.saves_ns
     if saves is not None and scenario.changes:
         alone_ns = dict(saves.readings).get(Assumption.OTHERS_LATE, saves.expected_ns)

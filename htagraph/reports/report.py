@@ -23,8 +23,8 @@ from htagraph.model.progress import begin_stage
 from htagraph.readers.captures import CaptureName, chosen
 from htagraph.replay.excerpt import excerpt_of
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.json_document import job_document, json_document
-from htagraph.reports.markdown import markdown_job_summary, markdown_summary
+from htagraph.reports.json_document import json_document
+from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.run.compiled import Compiled, LoadOptions
@@ -78,12 +78,11 @@ def write_files(
             returns_memory()
             summary.path.to_dot(files["dot"])
             returns_memory()
-            text = markdown_summary(summary)
         else:
             begin_stage(f"Writing {files['perfetto']}")
             # Not on a thread: it opens ranks, one at a time.
             _write_job_trace(files["perfetto"], summary, whole=whole)
-            text = markdown_job_summary(summary)
+        text = markdown_summary(summary)
         files["summary"] = folder / "summary.md"
         begin_stage(f"Writing {files['summary']}")
         write_text(files["summary"], text + record)
@@ -161,9 +160,7 @@ class Report:
     @property
     def document(self) -> dict[str, Any]:
         """The report as JSON has it; keys in `htagraph.reports.json_document`."""
-        if isinstance(self.summary, JobSummary):
-            return job_document(self.summary, dict(self.files))
-        return json_document(self.summary, dict(self.files))
+        return json_document(self.summary, self.files)
 
     @property
     def _head(self) -> list[str]:

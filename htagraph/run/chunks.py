@@ -150,9 +150,9 @@ def _unpacked(
 
 
 class _Pass:
-    """One pass over a file: keeps its chunks, and in the end what is known of the whole.
+    """One pass over a file, from behind the chunks that are there and follow each other.
 
-    It begins behind the chunks that are there, as long as they follow each other.
+    Keeps its chunks, and in the end what is known of the whole.
     """
 
     def __init__(self, entry: Entry) -> None:

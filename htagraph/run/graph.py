@@ -52,7 +52,6 @@ from htagraph.writers.notebook_cell import table_html
 
 if TYPE_CHECKING:
     from htagraph.arrays.rustworkx_graphs import PyDiGraph
-    from htagraph.explain.default_window import DefaultWindow
     from htagraph.findings.verdict import Verdict
 
 _N_DAMAGED = 2
@@ -79,7 +78,8 @@ class TraceGraph(Questions):
     origin: Origin | None = None
 
     @cached_property
-    def _default(self) -> DefaultWindow:
+    def _default(self) -> tuple[Window, tuple[str, ...]]:
+        """The default window, and what of the trace it leaves out."""
         from htagraph.explain.default_window import default_window  # noqa: PLC0415  deferred
 
         return default_window(self.dag)
@@ -92,12 +92,12 @@ class TraceGraph(Questions):
         from before the profile, and without what surrounds lost records; without steps, the rest.
         ``window("trace")`` is all of the trace.
         """
-        return self._default.window if self.asked is None else self.asked
+        return self._default[0] if self.asked is None else self.asked
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """What the default window leaves out of the trace; empty if a window was asked for."""
-        return self._default.left_out if self.asked is None else ()
+        return self._default[1] if self.asked is None else ()
 
     @property
     def n_steps(self) -> int:
@@ -522,22 +522,18 @@ class TraceGraph(Questions):
         """
         from htagraph.arrays.rustworkx_graphs import Node, nodes_of, to_rustworkx  # noqa: PLC0415
 
-        closed = windowed_edges(self.dag, self.interval)
-        at = np.array(["start", "end"], dtype=object)[closed.nodes & 1]
+        nodes, tail, head, columns = windowed_edges(self.dag, self.interval)
+        at = np.array(["start", "end"], dtype=object)[nodes & 1]
         ends = (
             Node(-1, name, "", "", ts_ns)
             for name, ts_ns in (("source", self.interval.start_ns), ("sink", self.interval.end_ns))
         )
+        columns["kind"] = np.array(EdgeKind.labels(), dtype=object)[columns["kind"]]
         return to_rustworkx(
-            closed.tail,
-            closed.head,
-            chain(nodes_of(self.dag.events, closed.nodes >> 1, at.tolist()), ends),
-            {
-                "edge": closed.edge.tolist(),
-                "kind": np.array(EdgeKind.labels(), dtype=object)[closed.kind].tolist(),
-                "lag_ns": closed.lag_ns.tolist(),
-                "residual_ns": closed.residual_ns[closed.head].tolist(),
-            },
+            tail,
+            head,
+            chain(nodes_of(self.dag.events, nodes >> 1, at.tolist()), ends),
+            {name: column.tolist() for name, column in columns.items()},
         )
 
     def to_dot(

@@ -141,7 +141,7 @@ class Matches:
         """
         times = (column for column, (_, part) in self._columns.items() if part in _SHOWN)
         first = " ".join((*self.found.names, *times))
-        described = schema("MATCHES", self._described(self._columns), first)
+        described = schema("MATCHES", first, **self._described(self._columns))
         return answer_of(
             described.frame({column: self._values(column) for column in self._columns}), described
         )
@@ -258,7 +258,7 @@ class Matches:
         described["n_matches"] = count("matches of the group")
         most = columns.get(f"{self.found.names[-1]}_dur_ns", columns["n_matches"])
         order = np.argsort(-most, kind="stable")
-        grouped = schema("GROUPED_MATCHES", {column: described[column] for column in columns})
+        grouped = schema("GROUPED_MATCHES", **{column: described[column] for column in columns})
         frame = grouped.frame({column: values[order] for column, values in columns.items()})
         return answer_of(frame, grouped)
 

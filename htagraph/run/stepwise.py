@@ -35,10 +35,9 @@ from htagraph.explain.critical_path import path_edges
 from htagraph.explain.default_window import default_window, ends_in_words
 from htagraph.findings.context import find_context
 from htagraph.findings.findings import charged
-from htagraph.findings.light import light_on
 from htagraph.findings.path import BreakdownKey, CriticalPath
 from htagraph.findings.verdict import Paragraph, Verdict, lines_of
-from htagraph.findings.window_bounds import find_bounds, told_of
+from htagraph.findings.window_bounds import find_bounds, light_on, told_of
 from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
 from htagraph.lookup.done_steps import DoneSteps, device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE
@@ -93,6 +92,9 @@ of most text is of operators, so six parts; of a trace with more, some."""
 _TEXTS = ("cause", "bound", "name", "op", "ranges", "frame", "place", "meanwhile", "step")
 """Columns by which attributed time is summed."""
 
+_FACTS = ("sums", "entered", "dur_ns", "damage", "start_ns", "begins", "n_warm_up")
+"""What is kept of a part besides its attributed time."""
+
 _FAR = 1 << 62
 """A time before and after all others, as far as windows of files reach."""
 
@@ -146,16 +148,8 @@ class _Part:
 
     def arrays(self) -> Arrays:
         """What is stored."""
-        facts = {
-            "texts": {name: self.labels[name].cat.categories.tolist() for name in _TEXTS},
-            "sums": self.sums,
-            "entered": self.entered,
-            "dur_ns": self.dur_ns,
-            "damage": self.damage,
-            "start_ns": self.start_ns,
-            "begins": self.begins,
-            "n_warm_up": self.n_warm_up,
-        }
+        facts = {name: getattr(self, name) for name in _FACTS}
+        facts["texts"] = {name: self.labels[name].cat.categories.tolist() for name in _TEXTS}
         codes = {name: self.labels[name].cat.codes for name in _TEXTS}
         columns = self.labels.assign(**codes)
         arrays = {str(name): column.to_numpy() for name, column in columns.items()}
@@ -167,16 +161,9 @@ class _Part:
         facts = _unpacked(arrays["facts"])
         columns: dict[str, Any] = {name: arrays[name] for name in arrays if name != "facts"}
         columns |= {name: categorical(columns[name], facts["texts"][name]) for name in _TEXTS}
-        return cls(
-            pd.DataFrame(columns),
-            facts["sums"],
-            _Place(*facts["entered"]) if facts["entered"] else None,
-            facts["dur_ns"],
-            tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"]),
-            facts["start_ns"],
-            facts["begins"],
-            facts["n_warm_up"],
-        )
+        facts["entered"] = _Place(*facts["entered"]) if facts["entered"] else None
+        facts["damage"] = tuple(Damage(DamageKind(one[0]), *one[1:]) for one in facts["damage"])
+        return cls(pd.DataFrame(columns), **{name: facts[name] for name in _FACTS})
 
 
 def _packed(facts: object) -> U8:
@@ -195,13 +182,8 @@ def _learnt_of(arrays: Arrays) -> Learnt:
     return Learnt(Calibration(**calibration), frozenset(keys))
 
 
-class _Found(NamedTuple):
-    """The path of a part, where the part before ends, and how the window begins: see `_Part`."""
-
-    path: CriticalPath
-    entered: _Place | None
-    begins: bool
-    n_warm_up: int
+_Found = tuple[CriticalPath, _Place | None, bool, int]
+"""The path of a part, and of its `_Part`: ``entered``, ``begins``, ``n_warm_up``."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -283,7 +265,10 @@ def stepwise_verdict(
     path = path_of(source)
     with listening(progress), TemporaryDirectory() as none:
         begin_stage(f"Reading {path.name}")
-        size = _size_for(free_bytes()) if part_bytes is None else part_bytes
+        size, free = PART_BYTES, free_bytes()
+        while 8 * size > free and size > 1 << 20:  # halves, so that it is the same next time
+            size //= 2
+        size = size if part_bytes is None else part_bytes
         folder = Path(none if cache is None else cache).expanduser()
         try:
             chunks = Chunks(path, folder)
@@ -292,14 +277,6 @@ def stepwise_verdict(
             raise
         run = _Run(chunks, folder, LoadOptions((), stacks, infer), size)
         return run.judged()
-
-
-def _size_for(free: int) -> int:
-    """Text of a part by the memory that is free; in halves, so that it is the same next time."""
-    size = PART_BYTES
-    while 8 * size > free and size > 1 << 20:
-        size //= 2
-    return size
 
 
 @dataclass(frozen=True)
@@ -414,7 +391,7 @@ class _Run:
         since_ns = min(self.starts_ns[number], until_ns) - self._around_ns
         until_ns += self._around_ns
         found = self._path_within(number, later, (since_ns, until_ns))
-        if number > 0 and (found.path.bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
+        if number > 0 and (found[0].bounds == Bound.WORK_FROM_BEFORE_THE_PROFILE).any():
             del found  # its memory is needed
             since_ns = min(since_ns, self.starts_ns[max(number - _MORE, 0)])
             found = self._path_within(number, later, (since_ns, until_ns))
@@ -462,9 +439,9 @@ class _Run:
             window = replace(window, start_ns=time_ns)
             entered = _Place(int(args.offset[first >> 1]), bool(first & 1), time_ns)
         if self.n_parts == 1:
-            window = default_window(dag).window
+            window, _ = default_window(dag)
         path = CriticalPath(dag, window, recording.rank, recording.origin)
-        return _Found(path, entered, begins, n_warm_up)
+        return path, entered, begins, n_warm_up
 
     @property
     def _first_ns(self) -> int:
@@ -536,7 +513,7 @@ class _Run:
     ) -> Verdict:
         """The findings, with predictions from the part that is most like all."""
         number = _usual(labels, self.n_parts)
-        path = self._path(number, parts[number + 1 :]).path
+        path, *_ = self._path(number, parts[number + 1 :])
         if self.n_parts == 1:
             return find_bounds(path)
         context = find_context(path.dag, path.window)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -328,7 +328,8 @@ def load(
     with listening(progress):
         begin_stage("Reading" if isinstance(source, bytes) else f"Reading {name_of(Path(source))}")
         is_kept = cache is not None and window is not None and categories is None
-        if is_kept and read is _KINETO and _is_on_disk(source):
+        is_kept = is_kept and read is _KINETO
+        if is_kept and isinstance(source, Path) and not is_remote(source) and is_file(source):
             read = _of_chunks(source, Path(str(cache)).expanduser())
         if isinstance(window, str):
             window = _surroundings(source, read, window, instance)
@@ -350,11 +351,6 @@ def is_kineto(source: str | Path | bytes) -> bool:
 def _reader_of(source: str | Path | bytes) -> Reader:
     """The reader of a file, by its format."""
     return next(reader for is_of_format, reader in _READERS if is_of_format(source))
-
-
-def _is_on_disk(source: str | Path | bytes) -> TypeGuard[Path]:
-    """Whether a source is a file that can be read again, in part."""
-    return isinstance(source, Path) and not is_remote(source) and is_file(source)
 
 
 def _of_chunks(path: Path, folder: Path) -> Reader:

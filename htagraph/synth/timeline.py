@@ -62,8 +62,6 @@ class Box:
 def parse(drawing: str) -> list[Box]:
     """The events of a drawing, line by line, left to right.
 
-    Examples
-    --------
     >>> [(box.name, box.start, box.end, box.markers) for box in parse("cpu 1 |[op [call >a]  ]")]
     [('op', 0, 16, {}), ('call', 4, 13, {'>': 'a'})]
     """

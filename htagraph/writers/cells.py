@@ -40,13 +40,10 @@ _FORMATS: dict[Quantity, Callable[[Any], str]] = {
 }
 
 
-def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
-    """Frame of texts under headings; instants count from the first one.
-
-    `width`: longest name, in characters.
-    """
+def human_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Frame of texts under headings; instants count from the first one."""
     out = pd.DataFrame(index=frame.index)
-    for name, texts in human_columns(frame, width=width).items():
+    for name, texts in human_columns(frame).items():
         out[name] = texts
     return out.rename(columns=heading)
 
@@ -54,10 +51,7 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
 def human_columns(
     columns: pd.DataFrame | Columns, *, width: int = 60, in_code: bool = False
 ) -> dict[str, list[str]]:
-    """Columns of a frame, or arrays, as texts; see `human_frame`.
-
-    `in_code`: for who writes code: labels as they are compared with, not as words.
-    """
+    """Columns of a frame, or arrays, as texts; labels are those of code, or in words."""
     kinds = {str(name): quantity(str(name), values) for name, values in columns.items()}
     instants = [columns[name] for name, kind in kinds.items() if kind is Quantity.INSTANT]
     firsts = [times.min() for times in instants if len(times)]
@@ -166,8 +160,7 @@ def fitted(
 ) -> tuple[Table, list[str]]:
     """Frame as a table that fits the terminal, and the columns for which there is no room.
 
-    `width`: of the terminal, in characters. `keeps_all`: leave no column out, even if the table is
-    wider than the terminal. `in_code`: columns and labels are named as in code, not in words.
+    `keeps_all`: leave no column out, even if the table is wider than the terminal.
     """
     columns = [
         _Column.of((name, name if in_code else heading(name)), frame[name], texts, header=header)

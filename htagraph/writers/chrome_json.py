@@ -3,9 +3,7 @@
 The path is one piece of text, at the start of the list of events. Its slices are begin-end pairs:
 viewers keep times as float64 microseconds, and rounding cannot make pairs overlap as it can slices
 with a duration. Arrows start at the earlier and end at the later of the two slices they join, as
-viewers drop those that run back in time.
-
-A smaller trace: some events of a trace as a valid one, each as in the original.
+viewers drop those that run back in time. A smaller trace has some events, each as in the original.
 """
 
 from __future__ import annotations
@@ -161,12 +159,10 @@ def write_chrome_json(
     base_time_ns: int,
     clock_shift_ns: npt.ArrayLike = 0,
 ) -> Path:
-    """Write the original trace with the critical path added to it.
+    """Write the original trace with the critical path added to it; every byte of it stays.
 
-    Every byte of the original stays. Memory does not grow with the file. `out`: compressed if it
-    ends in ``.gz``; may be the source. `source`: the original, plain or compressed: its content, or
-    the file. `segments`: the critical path, schema `frames.SEGMENTS`. `clock_shift_ns`: what was
-    added to the times of device work since it was read; one, or one per event.
+    Memory does not grow with the file. `out` may be the source. `clock_shift_ns`: what was added to
+    the times of device work since it was read; one, or one per event.
     """
     path = None if isinstance(source, bytes) else source
     added = ",\n".join(_added(segments, events, base_time_ns, clock_shift_ns)).encode()
@@ -270,12 +266,10 @@ def write_subset(
     base_time_ns: int,
     clock_shift_ns: npt.ArrayLike = 0,
 ) -> Path:
-    """Write some events of a trace as a trace of its own.
+    """Write some events of a trace (`raw`, as in the original) as a trace of its own.
 
-    `out`: ``.json``, or ``.json.gz`` to compress. `raw`: the events as in the original. `rows`:
-    rows of the events. `launch` of shape (n_events,): runtime call of each device event, -1 for
-    none; arrows are kept if both ends are. `clock_shift_ns`: what was added to the times of device
-    work since it was read; one, or one per event.
+    `launch`: call of each event, -1 for none; arrows are kept if both ends are. `clock_shift_ns`:
+    as of `write_chrome_json`.
     """
     kept = np.zeros(len(events), dtype=bool)
     kept[rows] = True

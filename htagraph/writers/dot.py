@@ -6,6 +6,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,8 +134,7 @@ class _Text(NamedTuple):
         return [short] if least <= 0 else [short[:cut].strip(), short[cut:].strip()]
 
 
-def _as_html(text: str) -> str:
-    return html.escape(text, quote=False)
+_as_html = partial(html.escape, quote=False)
 
 
 def _said(dur_ns: int, path_ns: int, n: int = 1) -> str:
@@ -330,11 +330,8 @@ def graph_dot(
     """Graph as DOT: a box per event, on the lane of its track, and an arrow per edge.
 
     An arrow says the kind of its edge, its lag, and its slack if it does not bind; edges that bind
-    are bold. Start and end of an event are two boxes if other events lie between them. `edge_rows`:
-    edges to draw, with the events they join; all by default. `tracks`: label of the track of each
-    of some events. `critical`: edges to highlight: those of the critical path. `marked`: events to
-    highlight. `reduce`: whether to leave out edges that others imply; never those of the critical
-    path.
+    are bold. Start and end of an event are two boxes if other events lie between them. `reduce`:
+    leave out edges that others imply; never those of the critical path.
     """
     rows = np.arange(len(dag.edges)) if edge_rows is None else np.asarray(edge_rows, dtype=np.int64)
     boxes = _graph_boxes(dag, rows)
@@ -362,10 +359,7 @@ def links_dot(
     max_nodes: int = 300,
     title: str = "",
 ) -> str:
-    """Events as DOT, each one box on the lane of its track, with an arrow per link and its label.
-
-    `links`: labels of arrows from event to event.
-    """
+    """Events as DOT, each a box on the lane of its track, with an arrow per link and its label."""
     drawn = {2 * event: True for pair in links for event in pair}
     graph = _lanes(dag, drawn, tracks, title=title, max_nodes=max_nodes)
     for (tail, head), label in links.items():

@@ -21,7 +21,7 @@ def write_arrays(
 ) -> Path:
     """Like ``np.savez``, which before numpy 2.1 may pickle, and leaks handles on a full disk.
 
-    `seal`: what the file is marked with, by its members; for a folder that is shared.
+    `seal`: what marks a file in a folder that is shared, by its members.
     """
     with output_file(out, is_shared=seal is not None) as file, ZipFile(file, "w") as archive:
         for name, array in arrays.items():

@@ -31,11 +31,7 @@ def frame_html(
     lefts: Collection[str],
     folded: Collection[str],
 ) -> str:
-    """Columns of texts as a table with notes below it.
-
-    `lefts`, `folded`: columns that begin at the left, as names do, and those whose lines fold, as
-    prose does.
-    """
+    """Columns of texts as a table with notes below it: names to the left, and folded prose."""
     aligns = ["left" if name in lefts else "right" for name in columns]
     spaces = ["normal" if name in folded else "nowrap" for name in columns]
     cells = [(name, *texts) for name, texts in columns.items()]
@@ -46,10 +42,7 @@ def frame_html(
 
 
 def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[str] = ()) -> str:
-    """A small table below a title: the first column is text, the others are numbers.
-
-    `colors`: backgrounds in CSS, of marks in front of the rows.
-    """
+    """A small table below a title, of text and numbers; rows may have marks in a color of CSS."""
     body = ""
     for row, color in zip_longest(rows, colors, fillvalue=""):
         cells = (_cell(cell, "right" if place else "left") for place, cell in enumerate(row))

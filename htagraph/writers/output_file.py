@@ -88,10 +88,7 @@ def output_file(out: str | Path, *, is_shared: bool = False) -> Iterator[BinaryI
 
 
 def new_folder(folder: Path, *, hint: str = "choose another folder (--out).") -> None:
-    """Make a folder for files, if it does not exist.
-
-    `hint`: what to do if that is impossible.
-    """
+    """Make a folder for files, if it does not exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -135,10 +132,7 @@ _IN_USE = ".in-use"
 
 
 class OwnFolder:
-    """A temporary folder that is removed when nothing refers to it any more.
-
-    `kind`: prefix of its name.
-    """
+    """A temporary folder that is removed when nothing refers to it any more."""
 
     def __init__(self, kind: str = "") -> None:
         try:

@@ -63,8 +63,8 @@ def _fold(code: I64, place: I64, parent: I64, run: I64, longest: int) -> int:
 def folded(code: I64, longest: int) -> I64:
     """The place that each place of a sequence is folded onto: itself, or an earlier one.
 
-    A cycle is folded if it occurs twice in a row at least; so is the beginning of the next one.
-    `code`: in order. `longest`: codes of a cycle, at most.
+    A cycle of at most `longest` codes is folded if it occurs twice in a row at least; so is the
+    beginning of the next one.
     """
     parent = np.arange(len(code))
     run = np.empty(len(code) + 1, dtype=np.int64)
@@ -185,10 +185,7 @@ _Plan = tuple[I64, float]
 
 
 def path_outline(lane: Column, bound: Codes, name: Column, kind: Codes, dur_ns: I64) -> Outline:
-    """Outline of a path, from columns of its segments.
-
-    `lane`: a segment without one is on that of the segment before it.
-    """
+    """Outline of a path; a segment without a lane is on that of the segment before it."""
     if not len(dur_ns):
         return Outline((), (), (), 0, 0, (), 0)
     lane, name = _in_order(lane), _as_printed(name)

@@ -9,10 +9,8 @@ have a time and a name, are slices of a track of their own::
       Critical path     [CPU operators · aten::mm][data loading · next][GPU compute · gemm]
     Findings: patterns   [copy, gemm][relu]   [copy, gemm][relu]
 
-Who of a job waits for whom, as tracks: one for each rank, with its collectives.
-
-A rank that arrives before the others waits; the last one was late meanwhile. Arrows lead from its
-arrival to the others, who can now continue::
+Each rank of a job has a track with its collectives. A rank that arrives before the others waits;
+the last one was late meanwhile. Arrows lead from its arrival to the others, who can now continue::
 
     Findings: who waits for whom
       rank 2               [late, 2 ranks wait][all_reduce]
@@ -271,11 +269,7 @@ def _finding_slices(drawn: DrawnPath, zero_ns: int, root: int, strings: Strings)
 def path_slices(
     drawn: DrawnPath, zero_ns: int, tracks: Tracks, strings: Strings, flows: Flows
 ) -> list[Slices]:
-    """Findings and path as slices of two tracks.
-
-    `zero_ns`: time that is 0 in the file. `tracks`, `strings`: get new entries. `flows`: ends of
-    arrows at segments.
-    """
+    """Findings and path as slices of two tracks; `flows` are ends of arrows at segments."""
     segments = drawn.segments
     if segments.empty:
         return []
@@ -300,7 +294,7 @@ def path_slices(
         category=np.broadcast_to(strings.add([CRITICAL_PATH]), n),
         color=np.concatenate([hues, bound.mapped(_COLORS).numbers(strings)]),
         is_instant=np.zeros(n, dtype=bool),
-        boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns).boundary,
+        boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns)[1],
         args=_args(segments, what, strings, n_stays),
         flows=Flows(flows.row + n_stays, flows.id),
     )
@@ -324,32 +318,28 @@ def times_of(frame: pd.DataFrame) -> tuple[str, str]:
 def answer_slices(
     title: str, frame: pd.DataFrame, zero_ns: int, tracks: Tracks, strings: Strings
 ) -> Slices:
-    """Rows of an answer as slices of a track; other columns are arguments.
-
-    `title`: name of the track. `zero_ns`: time that is 0 in the file. `tracks`, `strings`: get new
-    entries.
-    """
+    """Rows of an answer as slices of a track with its title; other columns are arguments."""
     start, named = times_of(frame)
     ts_ns, dur_ns = frame[start].to_numpy(np.int64) - zero_ns, frame["dur_ns"].to_numpy(np.int64)
     if ts_ns.min(initial=0) < 0:
         raise QueryError(
             f"{title}: rows begin before the trace.", hint="give answers about this trace."
         )
-    placed = rows(np.zeros(len(frame), dtype=np.int32), ts_ns, ts_ns + dur_ns)
+    row, boundary = rows(np.zeros(len(frame), dtype=np.int32), ts_ns, ts_ns + dur_ns)
     # Viewers order roots by name: this one comes after the findings, before the devices.
     root = tracks.root(f"Findings: {title}")
-    n_rows = int(placed.row.max(initial=0)) + 1
+    n_rows = int(row.max(initial=0)) + 1
     uuids = np.array([tracks.child(title, root, order) for order in range(n_rows)])
     others = [str(name) for name in frame if name not in (start, named, "dur_ns")]
     return Slices(
         ts_ns=ts_ns,
         dur_ns=dur_ns,
-        track=uuids[placed.row],
+        track=uuids[row],
         name=strings.add(frame[named].map(_text)),
         category=np.broadcast_to(strings.add([CRITICAL_PATH]), len(frame)),
         color=np.zeros(len(frame), dtype=np.int64),
         is_instant=np.zeros(len(frame), dtype=bool),
-        boundary=placed.boundary,
+        boundary=boundary,
         args=[_argument(name, frame[name].to_numpy(), strings) for name in others if len(frame)],
     )
 
@@ -388,20 +378,16 @@ _ABOUT = (
 def wait_slices(
     waits: pd.DataFrame, zero_ns: int, tracks: Tracks, strings: Strings, first_id: int
 ) -> Slices:
-    """Waits as slices of a track for each rank, in the order in which ranks first appear.
-
-    `waits`: with the columns `WAITS`. `zero_ns`: time that is 0 in the file. `tracks`, `strings`:
-    get new entries. `first_id`: from which on ids of arrows are free.
-    """
+    """Waits as slices of a track for each rank, in the order in which ranks first appear."""
     lane, ranks = pd.factorize(waits["rank"])
     ts_ns = waits["start_ns"].to_numpy(np.int64) - zero_ns
     dur_ns = waits["dur_ns"].to_numpy(np.int64)
-    placed = rows(lane.astype(np.int32), ts_ns, ts_ns + dur_ns)
+    row, boundary = rows(lane.astype(np.int32), ts_ns, ts_ns + dur_ns)
     # Viewers order roots by name: this one comes after the findings, before the devices.
     root = tracks.root("Findings: who waits for whom", _ABOUT)
     uuids = np.array(
         [
-            [tracks.child(f"rank {rank}", root, order) for _ in range(placed.row.max() + 1)]
+            [tracks.child(f"rank {rank}", root, order) for _ in range(row.max() + 1)]
             for order, rank in enumerate(ranks.tolist())
         ]
     )
@@ -410,12 +396,12 @@ def wait_slices(
     return Slices(
         ts_ns=ts_ns,
         dur_ns=dur_ns,
-        track=uuids[lane, placed.row],
+        track=uuids[lane, row],
         name=strings.add(names),
         category=np.broadcast_to(strings.add([CRITICAL_PATH]), n),
         color=strings.add(colors),
         is_instant=np.zeros(n, dtype=bool),
-        boundary=placed.boundary,
+        boundary=boundary,
         flows=_arrows(waits, first_id),
     )
 

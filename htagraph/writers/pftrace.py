@@ -115,8 +115,8 @@ def _event_slices(
     events: EventTable, ts_ns: I64, tracks: Tracks, args: Sequence[Arg], flows: Flows
 ) -> tuple[Slices, dict[int, int], dict[tuple[int, int], int]]:
     """Events as slices, and the tracks of devices and streams."""
-    layered = rows(events.lane, events.ts_ns, events.end_ns)
-    of_event, of_device, of_stream = lane_tracks(tracks, events, layered.row)
+    row, boundary = rows(events.lane, events.ts_ns, events.end_ns)
+    of_event, of_device, of_stream = lane_tracks(tracks, events, row)
     named = np.array([bool(text) for text in events.symbols.texts], dtype=bool)
     category = events.category.astype(np.int64)
     slices = Slices(
@@ -127,7 +127,7 @@ def _event_slices(
         category=np.where(named[category], category + 1, 0) if len(events) else category,
         color=np.zeros(len(events), dtype=np.int64),
         is_instant=among(events.kind, _POINTS) & (events.dur_ns == 0),
-        boundary=layered.boundary,
+        boundary=boundary,
         args=args,
         flows=flows,
     )
@@ -236,19 +236,15 @@ def write_pftrace(
     """Write events and their analysis as a Perfetto trace.
 
     Every event is in the file: events that overlap partially on one thread or stream get rows of
-    their own. `out`: compressed if it ends in ``.gz``. `rank`: named in the tracks; files of
-    several ranks can be concatenated, if they share `taken`. None for a trace of its own. `path`:
-    tracks on top, with an arrow from each segment to its event. `links`: arrows from event to event
-    (launch to device work, forward to backward). `critical_events`: events to annotate with
-    ``critical``. `computed`: more annotations by name: events, ascending, and their values, floats
-    or texts. `moved_by`: by how much device times were shifted to fit the host clock, in words.
-    `origin_ns`: time that is 0 in the file, by default the first. Files to be concatenated need the
-    same. `place`: from 1: the range of ids, and the place among concatenated files; by default the
-    rank's. `segment_ends`, `event_ends`: segments, or events, and ids from 1 to 2**40: arrows join
-    equal ids, also across files. `run`: name of one of several runs, for the tracks. `taken`:
-    process ids in files to be concatenated with; gets those of this one. `recorded`: facts about
-    the recording besides its events, to be restored. `recorded_ns` of shape (n_events,): starts and
-    durations of events as they were recorded, if changed since.
+    their own. Files of several ranks can be concatenated, if they share `taken` (process ids) and
+    `origin_ns` (time 0, by default the first).
+
+    `links`: arrows from event to event (launch to device work, forward to backward). `computed`:
+    more annotations by name: events, ascending, and their values, floats or texts. `place`: from 1:
+    the range of ids, and the place among concatenated files; by default the rank's. `segment_ends`,
+    `event_ends`: segments, or events, and ids from 1 to 2**40: arrows join equal ids, also across
+    files. `recorded`: facts besides the events, to be restored. `recorded_ns`: starts and durations
+    of events as they were recorded, if changed since.
     """
     path = path or DrawnPath(frames.SEGMENTS.empty(), pd.DataFrame(), MappingProxyType({}))
     first_ns = _first_ns(events, path.segments, counters)

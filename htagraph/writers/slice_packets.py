@@ -58,10 +58,7 @@ def _width(piece: Piece) -> int:
 
 
 def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list[Piece]:
-    """A field with one number, or with a number per row.
-
-    `values`: negative numbers are written in two's complement, as protobuf does.
-    """
+    """A field with one number, or one per row; in two's complement, as protobuf has it."""
     if isinstance(values, int):
         return [_tag(field, _VARINT) + varint(values & 0xFFFFFFFFFFFFFFFF)]
     if len(values) and (values == values[0]).all():
@@ -89,10 +86,7 @@ def message_field(field: int, pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def assemble(n: int, pieces: Iterable[Piece]) -> U8:
-    """Rows of a message, shape (n, sum of widths).
-
-    `pieces`: blocks of shape (n, width).
-    """
+    """Rows of a message, shape (n, sum of widths)."""
     parts = list(pieces)
     out = np.empty((n, sum(map(_width, parts))), dtype=np.uint8)
     column = 0
@@ -277,8 +271,7 @@ def _interleave(blocks: Sequence[tuple[npt.NDArray[np.intp], U8]], n: int) -> me
 def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> Iterator[memoryview]:
     """Yield the packets of slices, a bounded number at a time.
 
-    `arg_names`: interning id of the name of each of ``slices.args``. `sequence`: packet sequence of
-    the interned strings.
+    `arg_names`: interning ids, in `sequence`, of the names of ``slices.args``.
     """
     shapes = slices.shapes()
     is_end = (slices.boundary & 1).astype(bool)

@@ -130,10 +130,7 @@ def _rows(lanes: Sequence[int], places: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def arranged(lanes: Sequence[int]) -> Slide | None:
-    """Place boxes of lanes, in order of time; None if they do not fit a slide.
-
-    `lanes`: the lane of each box; lanes are numbered from the top without a gap.
-    """
+    """Place boxes of lanes, in order of time; None if they do not fit a slide."""
     if not lanes:
         return Slide((), (), (), 0, 0)
     best: tuple[float, list[tuple[int, int]]] | None = None

@@ -61,10 +61,9 @@ class Process(NamedTuple):
 class Tracks:
     """Descriptors of tracks under construction.
 
-    `rank`: rank to name in the tracks, None for a trace of its own. `place`: from 1; by default the
-    rank's. `moved_by`: by how much device times were shifted to fit the host clock, in words.
-    `run`: name of one of several runs, for the tracks. `taken`: process ids of other parts of the
-    file; gets those of this part. `place`: from 1: the range of ids, and the packet sequence.
+    `place`: from 1: the range of ids, and the packet sequence; by default the rank's. `moved_by`:
+    by how much device times were shifted to fit the host clock, in words. `taken`: process ids of
+    other parts of the file; gets those of this part.
     """
 
     def __init__(

@@ -170,13 +170,13 @@ def test_chains_are_maximal_runs_of_one_float_back_along_binding_edges(nodes):
             float_ns[node] += float_ns[tail[-1]]
     is_near = float_ns >= 2
 
-    found = chains(float_ns, is_near, binding, np.array(tail, dtype=np.int32))
+    chain_of, firsts, lasts = chains(float_ns, is_near, binding, np.array(tail, dtype=np.int32))
 
-    of = found.chain.tolist()
-    assert (found.chain >= 0).tolist() == is_near.tolist()
-    begins = [float_ns[last] for last in found.last.tolist()]
+    of = chain_of.tolist()
+    assert (chain_of >= 0).tolist() == is_near.tolist()
+    begins = [float_ns[last] for last in lasts.tolist()]
     assert begins == sorted(begins)
-    for number, (first, last) in enumerate(zip(found.first, found.last, strict=True)):
+    for number, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
         members, node = [], int(last)
         while True:
             members.append(node)
@@ -196,11 +196,11 @@ def test_chains_are_maximal_runs_of_one_float_back_along_binding_edges(nodes):
 
 
 def test_a_chain_goes_back_over_the_first_edge_of_all():
-    found = chains(
+    _, first, last = chains(
         np.array([2, 2]), np.ones(2, bool), np.array([-1, 0], np.int32), np.zeros(1, np.int32)
     )
 
-    assert (found.first.tolist(), found.last.tolist()) == ([0], [1])
+    assert (first.tolist(), last.tolist()) == ([0], [1])
 
 
 _N = 12
@@ -262,12 +262,12 @@ def test_a_walk_follows_binding_edges_back_to_its_time(program, data):
     node = np.array(data.draw(nodes), dtype=np.int64)
     until = dag.events.node_ts_ns[node] - data.draw(st.integers(0, 200_000))
 
-    found = walks_back(node, until, *graph)
+    walks, edge, lasts = walks_back(node, until, *graph)
 
     for walk, (start, until_ns) in enumerate(zip(node.tolist(), until.tolist(), strict=True)):
         edges, last = _walked(dag, start, until_ns)
-        assert found.edge[found.walk == walk].tolist() == edges
-        assert found.last[walk] == last
+        assert edge[walks == walk].tolist() == edges
+        assert lasts[walk] == last
         assert walk_back(start, *graph, until_ns=until_ns).tolist() == edges[::-1]
 
 
@@ -289,9 +289,9 @@ def test_an_origin_is_the_first_anchor_on_the_walk_back(program, data):
 
 def test_no_walks_have_no_edges():
     none = np.empty(0, dtype=np.int64)
-    found = walks_back(none, none, np.empty(0, np.int32), np.empty(0, np.int32), none)
+    walk, _, last = walks_back(none, none, np.empty(0, np.int32), np.empty(0, np.int32), none)
 
-    assert (len(found.walk), len(found.last)) == (0, 0)
+    assert (len(walk), len(last)) == (0, 0)
 
 
 def test_amounts_that_do_not_divide_are_kept_whole() -> None:

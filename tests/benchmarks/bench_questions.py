@@ -113,11 +113,10 @@ def ours(path: Path, after: Path, n_runs: int) -> dict[str, float]:
     import htagraph as hg
     from htagraph.explain.differences import kernel_diff, op_diff
     from htagraph.queries.communication import overlap
-    from htagraph.queries.counters import counters
+    from htagraph.queries.counters import counters, launch_stats, queue_blocked
     from htagraph.queries.idle import idle_categories, idle_time
     from htagraph.queries.kernel_patterns import kernel_patterns
     from htagraph.queries.kernels import kernel_breakdown
-    from htagraph.queries.launches import launch_stats, queue_blocked
     from htagraph.queries.operators import annotation_breakdown, operator_tree
     from htagraph.queries.steps import temporal_breakdown
 

@@ -6,6 +6,7 @@ import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import htagraph as hg
 from htagraph.capture.handler import TraceHandler, ended_cycle
 from htagraph.capture.profile import _Block
-from htagraph.capture.trace_file import Arrivals, TraceName
+from htagraph.capture.trace_file import TraceName, missing_ranks, names_in
 from htagraph.readers.storage import rank_in_name
 from tests.capture.profiler import Action, Profiler, schedule, settled
 
@@ -174,6 +175,7 @@ def test_after_the_last_cycle_rank_0_reports_on_all_ranks(tmp_path, ready, capsy
     assert {"summary.md", "job.pftrace"} <= {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_come_is_named(tmp_path, ready, capsys):
     """The report is on the other; here it fails, too, and that is one line."""
     handler = ready(tmp_path, 0, 3, timeout_s=0.01)
@@ -193,14 +195,14 @@ def test_a_rank_that_does_not_come_is_named(tmp_path, ready, capsys):
 def test_only_what_comes_from_now_on_is_waited_for(tmp_path):
     """Rank 1 of an earlier run, and rank 0 of now; the second cycle of a step is another."""
     (tmp_path / f"{TraceName(1, 4, 1)}.gz").touch()
-    arrivals = Arrivals.after_now(tmp_path)
+    missing = partial(missing_ranks, tmp_path, names_in(tmp_path), timeout_s=0)
     (tmp_path / f"{TraceName(0, 4, 2)}.gz").touch()
 
-    assert arrivals.missing(3, 4, timeout_s=0) == [1, 2]
+    assert missing(3, 4) == [1, 2]
     (tmp_path / str(TraceName(1, 4, 3))).touch()
-    assert arrivals.missing(3, 4, timeout_s=0) == [2]
-    assert arrivals.missing(2, 4, n=2, timeout_s=0) == [0, 1]
-    assert arrivals.missing(1, None, timeout_s=0) == [0]
+    assert missing(3, 4) == [2]
+    assert missing(2, 4, n=2) == [0, 1]
+    assert missing(1, None) == [0]
 
 
 def test_a_full_disk_is_one_line_and_no_end_of_training(tmp_path, capsys):
@@ -246,7 +248,7 @@ def test_a_trace_that_cannot_be_compressed_is_reported_on_as_it_is(tmp_path, cap
     """Its name is taken by a folder, in place of a disk that is full by then."""
     ready = hg.handler(tmp_path)
     file = ready.exported(Profiler(ready), 5)
-    file.name.trace(tmp_path).mkdir()
+    (tmp_path / f"{file.name}.gz").mkdir()
     ready.finish(file, is_last=True)
     settled()
     said, noticed = capsys.readouterr()

@@ -15,9 +15,9 @@ from htagraph import load_job
 from htagraph.cli.main import main
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document
-from htagraph.reports.markdown import markdown_job_summary
+from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.page.sections import help_section
-from htagraph.reports.what_helps import NOT_REPLAYED
+from htagraph.reports.summary import NOT_REPLAYED
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -100,7 +100,7 @@ def test_the_document_has_the_keys_that_it_documents(document):
 def test_the_report_says_what_would_help(folder):
     """The late rank as early as the others comes first: in Markdown and on the page."""
     summary = JobSummary(load_job(folder), "job")
-    rows = markdown_job_summary(summary).split("## What would help")[1].splitlines()
+    rows = markdown_summary(summary).split("## What would help")[1].splitlines()
     first = help_section(summary).panels[0].frame.iloc[0]
 
     assert first["change"] == f"Rank {_LATE} is late: if it kept up"
@@ -113,7 +113,7 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
     summary = JobSummary(load_job(folder), "job")
     section = help_section(summary)
 
-    assert "What would help" not in markdown_job_summary(summary)
+    assert "What would help" not in markdown_summary(summary)
     assert (section.panels, section.intro) == ((), NOT_REPLAYED)
 
 

@@ -14,11 +14,11 @@ from htagraph.cli.inputs import windowed
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path
+from htagraph.findings.context import Light
 from htagraph.findings.findings import TITLES
-from htagraph.findings.light import Light, light_on
 from htagraph.findings.rules import ADVICE
 from htagraph.findings.verdict import Fix
-from htagraph.findings.window_bounds import find_bounds
+from htagraph.findings.window_bounds import find_bounds, light_on
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.recording import STACKS, Recording
 from htagraph.replay.candidates import UNRANKED

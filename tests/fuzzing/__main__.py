@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
-from htagraph.cli.warm import warm
+from htagraph.cli.demo import warm
 from tests.fuzzing.kinds import KINDS
 from tests.fuzzing.running import DEFECT, run
 

@@ -23,8 +23,7 @@ from htagraph.job.executors import IsolatedProcesses, Workers, failure_in_words
 from htagraph.job.loading import load_job
 from htagraph.model.progress import Progress, listening
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.run_sections import job_sections
-from htagraph.reports.page.sections import RankAnswers, job_page_work
+from htagraph.reports.page.sections import job_page_work, job_sections, rank_answers
 from htagraph.run.graph import TraceGraph
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
@@ -101,7 +100,7 @@ def test_a_report_visits_each_rank_once(folder: Path) -> None:
         sys.addaudithook(note)
         summary = JobSummary(job, also=job_page_work(len(job)))
         assert summary.verdict.findings
-        assert list(job_sections(summary, RankAnswers.of(summary)))
+        assert list(job_sections(summary, rank_answers(summary)))
         noting = False
     again = str(job.summaries[summary.main_rank].graph.path)
     assert sorted(opened) == sorted(

@@ -32,22 +32,25 @@ from htagraph.queries.communication import (
     exposed_communication,
     overlap,
 )
-from htagraph.queries.cost import cost, opportunities, slack
-from htagraph.queries.counters import counters, memory_timeline, sampled_counters
+from htagraph.queries.cost import cost, near_critical, opportunities, slack
+from htagraph.queries.counters import (
+    counters,
+    launch_stats,
+    memory_timeline,
+    queue_blocked,
+    sampled_counters,
+)
 from htagraph.queries.cupti import cupti_counters, cupti_rates
 from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.kernels import graph_nodes, kernel_breakdown, kernel_durations
-from htagraph.queries.launches import launch_stats, queue_blocked
-from htagraph.queries.near_critical import near_critical
 from htagraph.queries.operators import (
     annotation_breakdown,
     execution_nodes,
     operator_breakdown,
     operator_tree,
 )
-from htagraph.queries.profiler_overhead import profiler_overhead
-from htagraph.queries.quality import damage, inferences, kinds, quality
+from htagraph.queries.quality import damage, inferences, kinds, profiler_overhead, quality
 from htagraph.queries.roofline import mfu, roofline, speed_of_light
 from htagraph.queries.steps import steady_state, step_times, temporal_breakdown
 from htagraph.queries.utilization import device_activity, utilization, utilization_losses
@@ -277,6 +280,7 @@ def test_answers_have_their_schema_and_parts_add_up(events, window):
             assert frame.index.tolist() == list(range(len(frame))), name
 
 
+@pytest.mark.some(9)
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
 def test_nothing_is_answered_with_an_empty_table_of_the_same_columns(question):
     """An empty trace has no rows, and all columns with their categories."""
@@ -292,6 +296,7 @@ def _compiled(events: EventTable) -> tuple[Dag, Window]:
     return dag, dag.span
 
 
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated)
 def test_asking_twice_gives_one_answer(events):
@@ -316,6 +321,7 @@ def _slower(samples: SampleTable, factor: int) -> SampleTable:
     return replace(samples, ts_ns=samples.ts_ns * factor, all_series=tuple(series))
 
 
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated, shift=st.integers(-(10**12), 10**12))
 def test_shifting_all_times_shifts_only_instants(events, shift):
@@ -330,6 +336,7 @@ def test_shifting_all_times_shifts_only_instants(events, shift):
         assert _comparable(answer, question.schema) == expected, name
 
 
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated, factor=st.integers(2, 5))
 def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
@@ -358,6 +365,7 @@ def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
         assert _comparable(frame, question.schema) == _comparable(scaled, question.schema), name
 
 
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated, seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_events_and_names_in_the_file_does_not_matter(events, seed):
@@ -542,6 +550,7 @@ def stepping(neighbour: str, gap_us: int) -> hg.TraceGraph:
     return hg.load(json.dumps({"traceEvents": written}).encode()).compile()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
 def test_a_place_has_one_name_everywhere(neighbour: str) -> None:
     """Of the same segment, the longest of the path."""

@@ -119,7 +119,7 @@ def test_work_that_was_queued_when_the_capture_ended_is_no_hole() -> None:
     work = "".join(f"[k <k{at}              ]" for at in range(10, 34))
     dag = drawn_dag(f"cpu 1 |{calls}\nstream 7 |  {work}")
 
-    assert kernel_launches(dag).has_work.sum() == 24
+    assert kernel_launches(dag)[1].sum() == 24
     assert without_work(dag) == []
 
 
@@ -149,8 +149,8 @@ def test_launches_that_are_captured_as_a_graph_are_not_run(begin: str, end: str)
     rows = [threads[0].replace("|", f"|{first}"), threads[1].replace("|", f"|{first}")]
     rows += [f"cpu 3 |{place}{run}", f"stream 7 |{place}  {work}"]
 
-    assert kernel_launches(drawn_dag("\n".join(rows))).has_work.sum() == 30
-    assert len(kernel_launches(drawn_dag("\n".join(rows))).event) == 30
+    calls, has_work = kernel_launches(drawn_dag("\n".join(rows)))
+    assert (len(calls), has_work.sum()) == (30, 30)
 
 
 @pytest.mark.parametrize(("outer", "inner"), [("", " >k{}"), (" >k{}", "")])
@@ -160,9 +160,9 @@ def test_a_launch_within_a_launch_is_one(outer: str, inner: str) -> None:
         f"[cudaLaunchKernel{outer} [cuLaunchKernel{inner}]]".format(at) for at in range(10, 40)
     )
     work = "".join(f"[k <k{at}     ]" for at in range(10, 40))
-    found = kernel_launches(drawn_dag(f"cpu 1 |{calls}\nstream 7 |  {work}"))
+    found, has_work = kernel_launches(drawn_dag(f"cpu 1 |{calls}\nstream 7 |  {work}"))
 
-    assert (len(found.event), found.has_work.sum()) == (30, 30)
+    assert (len(found), has_work.sum()) == (30, 30)
 
 
 def test_calls_that_never_have_work_do_not_count() -> None:
@@ -242,4 +242,4 @@ def test_kernels_that_never_have_a_launch_are_no_hole() -> None:
 )
 def test_which_calls_launch_one_kernel_or_graph(call: str, is_launch: bool) -> None:
     """Others copy or fill, launch none, or one on each of several devices."""
-    assert len(kernel_launches(drawn_dag(f"cpu 1 |[{call}]")).event) == is_launch
+    assert len(kernel_launches(drawn_dag(f"cpu 1 |[{call}]"))[0]) == is_launch

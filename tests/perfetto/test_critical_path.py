@@ -10,7 +10,7 @@ import pytest
 import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.lookup import windowed
-from htagraph.lookup.windowed import EdgeArrows
+from htagraph.lookup.windowed import edge_arrows
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.run.graph import TraceGraph
@@ -267,11 +267,11 @@ def test_all_edges_of_the_window_can_be_arrows(tmp_path: Path, ask, graph: Trace
         ["kernel", "kernel2"],
         ["kernel2", "cudaDeviceSynchronize"],
     ]
-    assert EdgeArrows.of(graph.dag, path.window).n_without == 1
+    assert edge_arrows(graph.dag, path.window)[1] == 1
 
 
 def test_too_many_arrows_are_refused(graph: TraceGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """A viewer could not draw them."""
     monkeypatch.setattr(windowed, "MOST_ARROWS", 3)
     with pytest.raises(QueryError, match=r"more than 3\. Hint: take a shorter window"):
-        EdgeArrows.of(graph.dag, graph.interval)
+        edge_arrows(graph.dag, graph.interval)

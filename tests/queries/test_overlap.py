@@ -6,7 +6,7 @@ import pytest
 
 from htagraph.model.window import Window
 from htagraph.queries.communication import class_overlap, exposed_communication, overlap
-from htagraph.queries.launches import queue_blocked
+from htagraph.queries.counters import queue_blocked
 from htagraph.queries.steps import temporal_breakdown
 from tests.drawn import drawn_dag
 

@@ -18,8 +18,7 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
-from htagraph.queries.profiler_overhead import profiler_overhead
-from htagraph.queries.quality import inferences, quality
+from htagraph.queries.quality import inferences, profiler_overhead, quality
 from htagraph.run.graph import TraceGraph
 from htagraph.synth import timeline
 from tests.drawn import drawn_dag, drawn_graph

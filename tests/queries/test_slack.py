@@ -13,8 +13,7 @@ from htagraph.arrays.retime import retime
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
 from htagraph.queries import cost as room
-from htagraph.queries.cost import opportunities, slack
-from htagraph.queries.near_critical import _shares, near_chains, near_critical
+from htagraph.queries.cost import _shares, near_chains, near_critical, opportunities, slack
 from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import scale
 from htagraph.replay.charges import Charges

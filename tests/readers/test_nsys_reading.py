@@ -15,7 +15,6 @@ from htagraph import Trace, load
 from htagraph.errors import MissingEventsError
 from htagraph.model.kinds import EventKind
 from htagraph.model.progress import Progress, listening
-from htagraph.readers.nsys.export import Process
 from htagraph.readers.nsys.ranks import nsys_ranks
 from htagraph.readers.nsys.reader import read_nsys
 from tests.public_traces import PUBLIC_TRACES
@@ -346,16 +345,16 @@ _NO_RANK = "of processes that are no rank"
 
 
 @pytest.fixture(name="ranks", params=cases(EXPORTS), scope="module")
-def ranks_(request: pytest.FixtureRequest) -> dict[Process, Trace]:
+def ranks_(request: pytest.FixtureRequest) -> dict[int, Trace]:
     """The traces of all ranks of an export, by process."""
     path = located(request.param)
     found = nsys_ranks(path)
     paths = [path] if len(found) == 1 else [path / f"rank-{rank.rank}" for rank in found]
-    return {Process(rank.global_id): load(where) for rank, where in zip(found, paths, strict=True)}
+    return {rank.global_id: load(where) for rank, where in zip(found, paths, strict=True)}
 
 
 @pytest.fixture(name="export")
-def export_(ranks: dict[Process, Trace]) -> Iterator[sqlite3.Connection]:
+def export_(ranks: dict[int, Trace]) -> Iterator[sqlite3.Connection]:
     """The export as a database."""
     where = next(iter(ranks.values())).path
     assert where is not None
@@ -387,7 +386,7 @@ def test_kernels_have_the_names_and_the_time_that_sql_finds(ranks, export):
     for process, trace in ranks.items():
         sql = """SELECT value, count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL
                  JOIN StringIds ON StringIds.id = demangledName WHERE globalPid = ? GROUP BY 1"""
-        expected = {name: tuple(rest) for name, *rest in export.execute(sql, (process.global_id,))}
+        expected = {name: tuple(rest) for name, *rest in export.execute(sql, (process,))}
 
         events = trace.events
         kernels = events[events["kind"] == EventKind.KERNEL.label].groupby("name")["dur_ns"]

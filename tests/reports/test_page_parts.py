@@ -29,7 +29,7 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.page.diff_page import write_diff_page
-from htagraph.reports.page.headline import first_screen, tiles
+from htagraph.reports.page.document import first_screen, tiles
 from htagraph.reports.page.panels import learnt, segment_details
 from htagraph.reports.page.parts import Commands, new_texts
 from htagraph.reports.report import shown_in_perfetto
@@ -243,6 +243,7 @@ def figures(summary: Summary) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("fault", get_args(Fault))
 def test_a_figure_has_one_value_on_all_screens(fault: Fault) -> None:
     trace = hg.Trace.from_events(simulate(training_rank(fault=fault)).events)

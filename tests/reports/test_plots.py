@@ -39,8 +39,13 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
 from htagraph.reports import plots
 from htagraph.reports.page.document import write_page
-from htagraph.reports.plots.drawing import thin_line, thin_path
-from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS, new_figure
+from htagraph.reports.plots.drawing import (
+    BOUND_COLORS,
+    CAUSE_COLORS,
+    new_figure,
+    thin_line,
+    thin_path,
+)
 from htagraph.reports.summary import Summary
 from tests.job.drawn_pipelines import drawn
 from tests.queries.gridded import gridded
@@ -607,6 +612,7 @@ def test_ranks_that_are_no_pipeline_have_no_figure() -> None:
     assert figure.layout.title.text == "The ranks are no pipeline"
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "has"), [("pipelines/pp2_1f1b_slow", True), ("jobs/ddp_2", False)]
 )

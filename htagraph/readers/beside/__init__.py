@@ -25,10 +25,7 @@ _COMPANIONS: tuple[tuple[Callable[[Path], bool], _Reader], ...] = (
 
 
 def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
-    """A recording with the content of companion files.
-
-    With an `Attachment` for each file.
-    """
+    """A recording with the content of companion files, and an `Attachment` for each."""
     captures = []
     for path in map(path_of, paths):
         if not exists(path):

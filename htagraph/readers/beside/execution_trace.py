@@ -81,12 +81,12 @@ def _by_names(
 def tensor_dependencies(
     events: EventTable, nodes: ExecutionNodes, paired: I64, paired_node: I64
 ) -> tuple[I64, I64]:
-    """Events that wrote a tensor, and events on other threads that read it.
+    """Events that wrote a tensor, and events on other threads that read it, in order of time.
 
     A tensor is written by the operator that makes its storage, or that mutates it by its schema; a
     view writes nothing. A reader depends on the last write of the storage that ended before it
     began. Left out is what program order implies: on one thread, and earlier reads and writes of
-    the two threads. `writer`, `reader`: rows of the event table; readers in order of time.
+    the two threads.
     """
     event_of = np.full(len(nodes), -1, dtype=np.int64)
     event_of[paired_node] = paired
@@ -131,10 +131,9 @@ def is_execution_trace(path: Path) -> bool:
 
 
 def with_execution_trace(recording: Recording, path: Path) -> Recording:
-    """A recording with the nodes of its operators, and the tensors passed between threads.
+    """A recording with the nodes of its process, and the tensors passed between threads.
 
-    `recording`: of the same process. With the sparse columns ``execution_node``, ``tensor_inputs``,
-    ``tensor_outputs`` and those of `TEXTS`, and two flow points for each tensor dependency.
+    Nodes become sparse columns, tensor dependencies two flow points each.
     """
     nodes = read_nodes(path)
     events = recording.events

@@ -205,9 +205,7 @@ def is_chrome_trace(path: Path) -> bool:
 def with_graph_captures(recording: Recording, paths: Sequence[Path]) -> Recording:
     """A recording whose replayed work belongs to the operators that were captured.
 
-    `paths`: traces in which the graphs were captured; all at once, as only one may fit each replay.
-    With `EventTable.captured` and the sparse column ``captured_launch``. The `Attachment` of each
-    file says what was joined, or why nothing was.
+    All captures at once, as only one may fit each replay.
     """
     events, files = recording.events, [captured_graphs(path) for path in paths]
     replayed = _replayed(events)

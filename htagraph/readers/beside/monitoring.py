@@ -53,11 +53,7 @@ def is_monitoring(path: Path) -> bool:
 
 
 def with_monitoring(recording: Recording, path: Path) -> Recording:
-    """A recording with the samples of a log that overlap it.
-
-    With samples of the devices it uses; the `Attachment` describes how they were placed, or why
-    not.
-    """
+    """A recording with the samples of a log that overlap it, of the devices it uses."""
     log = read_log(text_lines(path))
     if log.samples.empty:
         raise TraceFormatError(

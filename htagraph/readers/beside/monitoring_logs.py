@@ -97,12 +97,9 @@ def zone_of(
 ) -> tuple[int | None, str]:
     """How far a log of local times is ahead of UTC, None if unknown; and how it was found.
 
-    Its time zone is that in which it best overlaps the trace.
-
-    A long log overlaps it in several: then the time at which the file was last written decides, or
-    else UTC counts, which servers and containers use. `log`, `trace`: first and last time of each;
-    those of the log without a zone. `slack_ns`: how far beyond its first and last sample the log is
-    valid. `written_ns`: when the log was last written, since 1970.
+    Its time zone is that in which it best overlaps the trace. A long log overlaps it in several:
+    then the time at which the file was last written decides, or else UTC counts, which servers and
+    containers use. `slack_ns`: how far beyond its first and last sample the log is valid.
     """
     ahead = np.array(_ZONES, dtype=np.int64) * 15 * _MINUTE_NS
     begin = np.maximum(log[0] - slack_ns - ahead, trace[0])
@@ -179,7 +176,6 @@ def mean_over_ns(name: str, interval_ns: int) -> int:
 
     NVML averages utilisation over the last sixth of a second to a second, depending on the product,
     and power over the last second; DCGM's profiling fields are means between two samples.
-    `interval_ns`: between two samples.
     """
     if _MEANS_OF_THE_INTERVAL.match(name):
         return interval_ns

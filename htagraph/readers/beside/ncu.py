@@ -156,10 +156,7 @@ def is_ncu(path: Path) -> bool:
 
 
 def with_ncu(recording: Recording, path: Path) -> Recording:
-    """A recording with metrics of its kernels, in columns whose names begin with ``ncu.``.
-
-    With a column for each metric; the `Attachment` describes which launches were found.
-    """
+    """A recording with metrics of its kernels, in columns whose names begin with ``ncu.``."""
     launches = read_launches(text_lines(path))
     if not len(launches) or not launches.metrics:
         raise TraceFormatError(

@@ -70,10 +70,7 @@ def cleaned(
     categories: Collection[str] | None,
     base_time_ns: int,
 ) -> Columns:
-    """The columns with complete events, instants and counters only.
-
-    `window`: on the clock of the columns.
-    """
+    """The columns with complete events, instants and counters only; `window` is on their clock."""
     phase = columns.rows["phase"]
     keep = np.ones(len(phase), dtype=bool)
     halves = np.flatnonzero((phase == _BEGIN) | (phase == _END))
@@ -116,7 +113,9 @@ def _joined(columns: Columns, halves: I64, owner: I32, log: RepairLog) -> I64:
     partner = paired(is_begin, owner[by_time])
     begins, ends = order[is_begin], partner[is_begin]
     has_end = ends >= 0
-    last = _last_instant(columns)[rows["lane"][begins]]
+    last = np.full(len(columns.lanes), np.iinfo(np.int64).min, dtype=np.int64)
+    np.maximum.at(last, rows["lane"], rows["ts_ns"] + rows["dur_ns"])
+    last = last[rows["lane"][begins]]
     end_ns = np.where(has_end, rows["ts_ns"][order[ends]], np.maximum(last, rows["ts_ns"][begins]))
     dur_ns = end_ns - rows["ts_ns"][begins]
     impossible = dur_ns > MAX_DURATION_NS
@@ -131,12 +130,6 @@ def _joined(columns: Columns, halves: I64, owner: I32, log: RepairLog) -> I64:
 def _note(log: RepairLog, defect: Defect, columns: Columns, events: I64) -> None:
     offset = columns.rows["offset"][events].min(initial=np.iinfo(np.int64).max)
     log.add(defect, int(offset), len(events))
-
-
-def _last_instant(columns: Columns) -> I64:
-    last = np.full(len(columns.lanes), np.iinfo(np.int64).min, dtype=np.int64)
-    np.maximum.at(last, columns.rows["lane"], columns.rows["ts_ns"] + columns.rows["dur_ns"])
-    return last
 
 
 def _wanted(
@@ -200,8 +193,7 @@ def _far(columns: Columns, keep: Bools, base_time_ns: int, log: RepairLog) -> Bo
 def _strays(columns: Columns, keep: Bools, log: RepairLog) -> Bools:
     """A mask of all events: those kept so far that begin far from the others.
 
-    Durations that end far after the others are set to 0. Where many events do either, it is no
-    mistake.
+    Durations that end far after the others are set to 0; no mistake is what many events do.
     """
     strays = np.zeros(len(keep), dtype=bool)
     first, last = _reach(columns)

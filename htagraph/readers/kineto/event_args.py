@@ -59,16 +59,12 @@ class ArgsIndex:
         """The ``args`` of events, an empty dict for an event without."""
         out: list[dict[str, Any]] = []
         for raw in self.raw(events):
-            event = _decoded(raw) if raw else None
+            try:
+                event = decoded(raw) if raw else None
+            except ValueError:  # rare
+                from htagraph.readers.kineto.worker import repaired_text  # noqa: PLC0415
+
+                event = decoded(repaired_text(raw))
             args = event.get("args") if isinstance(event, dict) else None
             out.append(args if isinstance(args, dict) else {})
         return out
-
-
-def _decoded(raw: bytes) -> object:
-    try:
-        return decoded(raw)
-    except ValueError:
-        from htagraph.readers.kineto.worker import repaired_text  # noqa: PLC0415  rarely needed
-
-        return decoded(repaired_text(raw))

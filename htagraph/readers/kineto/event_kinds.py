@@ -108,9 +108,7 @@ def event_kinds(
 ) -> I8:
     """The kind of each event from its category and phase, and the names that overrule both.
 
-    `category`, `name` of shape (n_events,): codes of `symbols`. `phase` of shape (n_events,): the
-    character ``ph``. `is_plain`: whether the file is no PyTorch profile: its slices are operators.
-    Codes of `EventKind`.
+    `is_plain`: whether the file is no PyTorch profile: its slices are operators.
     """
     kind_of_symbol = np.array([_kind_of(text) for text in symbols.texts], dtype=np.int8)
     kinds: I8 = kind_of_symbol[category] if len(symbols) else np.empty(0, dtype=np.int8)

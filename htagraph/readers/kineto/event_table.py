@@ -1,7 +1,4 @@
-"""Columns of a file as the model's event table: kinds, times, streams and lanes.
-
-Counters of a file (``ph: C``) as samples: one series per value of each counter.
-"""
+"""Columns of a file as the event table and the counters of the model."""
 
 from __future__ import annotations
 
@@ -48,11 +45,7 @@ def event_table(
     *,
     is_plain: bool = False,
 ) -> EventTable:
-    """The event table of a file.
-
-    `columns`: cleaned: complete events, instants and counters only. `is_plain`: whether the file is
-    no PyTorch profile.
-    """
+    """The event table of a file, from its cleaned columns."""
     rows, sparse = columns.rows, dict(columns.sparse)
     symbols = SymbolTable(tuple(columns.symbols))
     kind = event_kinds(symbols, rows["category"], rows["name"], rows["phase"], is_plain=is_plain)
@@ -69,6 +62,14 @@ def event_table(
     rows["ts_ns"] += base_time_ns
     device, stream = _devices(rows, lanes, on_stream), _streams(rows, lanes, on_stream, kind)
     del rows["device"], rows["stream"]
+    flows = FlowTable(
+        ts_ns=columns.flows[0] + base_time_ns,
+        id=columns.flows[1].copy(),
+        lane=columns.flows[2].astype(np.int32),
+        phase=_PHASES[columns.flows[3]],
+        category=columns.flows[4].astype(np.int32),
+        event=np.full(columns.flows.shape[1], -1, dtype=np.int64),
+    )
     return EventTable(
         ts_ns=rows["ts_ns"],
         dur_ns=rows["dur_ns"],
@@ -82,7 +83,7 @@ def event_table(
         external_id=_or_none(rows["external_id"]),
         symbols=symbols,
         lanes=lanes,
-        flows=_flow_table(columns.flows, base_time_ns),
+        flows=flows,
         lists=SymbolTable(tuple(columns.lists)),
         columns={name: SparseColumn(events, values) for name, (events, values) in sparse.items()},
         devices=devices,
@@ -131,17 +132,6 @@ def _stream_of_tid(tid: Id) -> int:
     found = _STREAM_TID.fullmatch(str(tid))
     number = int(found.group(1)) if found else -1
     return number if number <= np.iinfo(np.int64).max else -1
-
-
-def _flow_table(flows: I64, base_time_ns: int) -> FlowTable:
-    return FlowTable(
-        ts_ns=flows[0] + base_time_ns,
-        id=flows[1].copy(),
-        lane=flows[2].astype(np.int32),
-        phase=_PHASES[flows[3]],
-        category=flows[4].astype(np.int32),
-        event=np.full(flows.shape[1], -1, dtype=np.int64),
-    )
 
 
 def lane_table(
@@ -194,10 +184,9 @@ _INSTRUMENT = "trace counter"
 
 
 def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, int]:
-    """Samples of the counters of a trace.
+    """Samples of the counters of a trace (``ph: C``), and how many values are no numbers.
 
-    `samples`: series are named after counter and value, and after the process if several count.
-    `n_left_out`: values that are not numbers.
+    Each value of a counter is a series, named after both, and after the process if several count.
     """
     rows = np.flatnonzero(events.kind == EventKind.COUNTER)
     if not len(rows):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,10 @@ class _Growing:
         return self._array
 
 
+_NONSENSE = [Defect.TORN, Defect.NO_PHASE, Defect.NO_TIMESTAMP]
+"""Defects of bytes that are no event."""
+
+
 class Assembly:
     """Takes parts in file order, and merges them into columns at the end.
 
@@ -80,13 +84,14 @@ class Assembly:
         self._share = share
         self.metas: list[bytes] = []
         self.repairs = new_counts(Defect)
-        self.has_events = False
+        self.has_events = False  #: whether any was read, or skipped on purpose
         self.nonsense = -1  #: offset of the first bytes that are no event
         self._rows = {name: _Growing(dtype) for name, dtype in ROW_FIELDS.items()}
         self._flows = [_Growing(np.int64) for _ in range(5)]
         self._sparse = [(_Growing(np.int32), _Growing(column.dtype)) for column in COLUMNS]
         self._n_rows, self._n_flows, self._n_outside = 0, 0, 0
-        self._spans: list[_Span] = []
+        # Of each part: the worker whose codes it uses, its first row, and its first flow point
+        self._spans: list[tuple[int, int, int]] = []
         self._workers: list[Texts] = []
         self._skipped: dict[int, I64] = {}
         self._n_bytes: dict[int, I64] = {}
@@ -98,7 +103,8 @@ class Assembly:
         if number is None:
             number = len(self._workers)
             self._workers.append(part.worker)
-        span, share = _Span(number, self._n_rows, self._n_flows), self._share()
+        self._spans.append((number, self._n_rows, self._n_flows))
+        share = self._share()
         for name, arrays in part.rows.items():
             for array in arrays:
                 self._rows[name].append(array, share)
@@ -111,20 +117,18 @@ class Assembly:
                 rows.append(some_rows, share, self._n_rows)
                 values.append(some_values, share)
         self._n_rows += part.n_rows
-        self._spans.append(span)
-        self._count(part, number)
-
-    def _count(self, part: Part, worker: int) -> None:
         self.metas += part.metas
         merge_counts(self.repairs, part.repairs)
-        self.has_events |= part.has_events()
-        if self.nonsense < 0:
-            self.nonsense = part.first_nonsense()
+        n_skipped = int(part.skipped.sum() + part.phases.sum())
+        n_read = part.n_rows + part.n_outside + len(part.metas) + len(part.flows)
+        self.has_events |= bool(n_read + n_skipped)
+        if self.nonsense < 0 and part.repairs[_NONSENSE, 0].any():
+            self.nonsense = int(part.repairs[_NONSENSE, 1].min())
         self._n_outside += part.n_outside
         self._phases += part.phases
         none = np.zeros(0, dtype=np.int64)
         for sums, more in ((self._skipped, part.skipped), (self._n_bytes, part.n_bytes)):
-            sums[worker] = added(sums.get(worker, none), more)
+            sums[number] = added(sums.get(number, none), more)
 
     def columns(self) -> Columns:
         """The columns of all parts; uses up the assembly."""
@@ -136,29 +140,25 @@ class Assembly:
         lists, (_, *list_maps) = _numbered(of_lists)
         rows = {name: growing.take() for name, growing in self._rows.items()}
         flows = [growing.take() for growing in self._flows]
-        row_spans = [(span.worker, span.row) for span in self._spans]
+        row_spans = [(worker, row) for worker, row, _ in self._spans]
         for name, maps in (("name", symbol_maps), ("category", symbol_maps), ("lane", lane_maps)):
             _renumber(rows[name], row_spans, maps)
-        flow_spans = [(span.worker, span.flow) for span in self._spans]
+        flow_spans = [(worker, flow) for worker, _, flow in self._spans]
         _renumber(flows[2], flow_spans, lane_maps)
         _renumber(flows[4], flow_spans, symbol_maps)
         _renumber_ids(flows[1], flow_spans, symbol_maps)
         sparse = self._sparse_columns(row_spans, {Read.TEXT: symbol_maps, Read.LIST: list_maps})
-        return Columns(
-            rows,
-            np.array(flows),
-            sparse,
-            symbols,
-            lanes,
-            lists,
-            self._counts(symbols, symbol_maps),
-            _by_category(self._n_bytes, symbols, symbol_maps),
-        )
+        skipped = _by_category(self._skipped, symbols, symbol_maps)
+        skipped |= {
+            f"phase {chr(phase)!r}": int(self._phases[phase])
+            for phase in np.flatnonzero(self._phases).tolist()
+        }
+        skipped |= {OUTSIDE: self._n_outside} if self._n_outside else {}
+        n_bytes = _by_category(self._n_bytes, symbols, symbol_maps)
+        return Columns(rows, np.array(flows), sparse, symbols, lanes, lists, skipped, n_bytes)
 
     def _sparse_columns(
-        self,
-        spans: list[tuple[int, int]],
-        maps: Mapping[Read, Sequence[I32]],
+        self, spans: list[tuple[int, int]], maps: Mapping[Read, Sequence[I32]]
     ) -> dict[str, tuple[I64, npt.NDArray[Any]]]:
         """The sparse columns that have a value; columns of equal rows share one array of rows."""
         columns: dict[str, tuple[I64, npt.NDArray[Any]]] = {}
@@ -174,14 +174,6 @@ class Assembly:
             columns[column.name] = _shared(rows, shared), values
         return columns
 
-    def _counts(self, symbols: list[str], symbol_maps: Sequence[I32]) -> dict[str, int]:
-        skipped = _by_category(self._skipped, symbols, symbol_maps)
-        skipped |= {
-            f"phase {chr(phase)!r}": int(self._phases[phase])
-            for phase in np.flatnonzero(self._phases).tolist()
-        }
-        return skipped | ({OUTSIDE: self._n_outside} if self._n_outside else {})
-
 
 def _by_category(
     sums: Mapping[int, I64], symbols: list[str], symbol_maps: Sequence[I32]
@@ -194,14 +186,6 @@ def _by_category(
     return {
         symbols[code] or "no category": int(total[code]) for code in np.flatnonzero(total).tolist()
     }
-
-
-class _Span(NamedTuple):
-    """First row and flow point of a part, and the worker whose codes it uses."""
-
-    worker: int
-    row: int
-    flow: int
 
 
 def _numbered(known: Iterable[Sequence[_Any]]) -> tuple[list[_Any], list[I32]]:

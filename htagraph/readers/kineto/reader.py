@@ -68,8 +68,7 @@ def read_kineto(
 ) -> Recording:
     """The recording in a Kineto file, repaired where the file is broken; see `htagraph.load`.
 
-    `source`: the file or its content: JSON, or gzip of it, whatever its name. `window`: on the
-    clock of ``ts_ns``.
+    The file or content is JSON, or gzip of it, whatever its name.
     """
     return load_file(source, EventFilter(stacks, categories, window))
 
@@ -83,7 +82,9 @@ def load_file(
     """
     log, window = RepairLog(Defect), EVERYTHING
     if wanted.window is not None:
-        window = _window_in_file(source, wanted.window)
+        stream, nothing = ByteStream(source), EventFilter(categories=())
+        header = scanned(stream, nothing, EVERYTHING, RepairLog(Defect), lambda _: None)
+        window = times_in_file(wanted.window, header)
     stream = ByteStream(source, log, reports=True)
     assembly = Assembly(stream.share)
     metadata = scanned(stream, wanted, window, log, assembly.add, n_threads=n_threads)
@@ -115,10 +116,7 @@ def recording_of(
     categories: Collection[str] | None,
     log: RepairLog,
 ) -> Recording:
-    """The recording of what was read; uses up its columns.
-
-    `window`: on the clock of the file.
-    """
+    """The recording of what was read; uses up its columns. `window` is on the clock of the file."""
     metadata, columns = found.metadata, found.columns
     base_time_ns = base_time_of(metadata, log)
     note_losses(metadata, log)
@@ -146,13 +144,6 @@ def recording_of(
         n_bytes=columns.n_bytes,
         origin=Origin(source, base_time_ns, args, metadata),
     )
-
-
-def _window_in_file(source: str | Path | bytes, window: tuple[int, int]) -> tuple[int, int]:
-    """A window on the clock of the file, without its base time."""
-    nothing = EventFilter(categories=())
-    metadata = scanned(ByteStream(source), nothing, EVERYTHING, RepairLog(Defect), lambda _: None)
-    return times_in_file(window, metadata)
 
 
 def times_in_file(window: tuple[int, int], metadata: Mapping[str, Any]) -> tuple[int, int]:
@@ -189,9 +180,8 @@ def scanned(
 ) -> Mapping[str, Any]:
     """Scan a file, and close it; its header.
 
-    `window`: on the clock of the file, without its base time. `keep`, `since`: as of
-    `Document`. `notes_all`: whether a part holds the bytes of all events, not only of metadata
-    events.
+    `window`: on the clock of the file, without its base time. `keep`, `since`: as of `Document`.
+    `notes_all`: whether a part holds the bytes of all events, not only of metadata events.
     """
     with closing(stream):
         worth_threads = stream.n_compressed >= _THREADS_FROM

@@ -6,7 +6,7 @@ import json
 import re
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -18,8 +18,6 @@ from htagraph.readers.kineto.reader import EVERYTHING, scanned
 from htagraph.readers.repair_log import RepairLog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from htagraph.readers.kineto.worker import Part
 
 _OF_TIMES = (
@@ -45,45 +43,26 @@ def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, .
 
     Valid events are copied byte for byte. Left for the reader to handle: begins and ends without
     their other half, events at time 0 or out of range, ids beyond 64 bits, header numbers.
-    `source`: the broken file, or its content. `file`: open for writing.
     """
-    log = RepairLog(Defect)
-    writer = _Writer(file, log)
-    metadata = scanned(
-        ByteStream(source, log, reports=True),
-        EventFilter(stacks=True),
-        EVERYTHING,
-        log,
-        writer.write_part,
-        notes_all=True,
-    )
-    writer.finish(metadata)
-    return log.repairs()
+    log, separator = RepairLog(Defect), b"\n"
+    file.write(b'{"traceEvents": [')
 
-
-class _Writer:
-    """Writes the parts of an event list as they arrive, and the header after them."""
-
-    def __init__(self, file: BinaryIO, log: RepairLog) -> None:
-        self._file = file
-        self._log = log
-        self._separator = b"\n"
-        file.write(b'{"traceEvents": [')
-
-    def write_part(self, part: Part) -> None:
-        self._log.merge(part.repairs)
+    def write(part: Part) -> None:
+        nonlocal separator
+        log.merge(part.repairs)
         events: list[bytes] = part.metas
         if part.repairs[list(_OF_TIMES), 0].any():
             events = [event for raw in events if (event := _with_times(raw)) is not None]
         if events:
-            self._file.write(self._separator + b",\n".join(events))
-            self._separator = b",\n"
+            file.write(separator + b",\n".join(events))
+            separator = b",\n"
 
-    def finish(self, metadata: Mapping[str, Any]) -> None:
-        keys = "".join(
-            f",\n{json.dumps(key)}: {json.dumps(value)}" for key, value in metadata.items()
-        )
-        self._file.write(b"\n]" + keys.encode() + b"}\n")
+    stream = ByteStream(source, log, reports=True)
+    wanted = EventFilter(stacks=True)
+    metadata = scanned(stream, wanted, EVERYTHING, log, write, notes_all=True)
+    keys = "".join(f",\n{json.dumps(key)}: {json.dumps(value)}" for key, value in metadata.items())
+    file.write(b"\n]" + keys.encode() + b"}\n")
+    return log.repairs()
 
 
 def _with_times(raw: bytes) -> bytes | None:
@@ -103,7 +82,7 @@ def _with_times(raw: bytes) -> bytes | None:
     changed = {
         key: str(value).encode()
         for key, value in times.items()
-        if not _is_written_so(event.get(key), value)
+        if event.get(key, b'"').startswith(b'"') or _time(event[key]) != value
     }
     if not changed:
         return raw
@@ -119,7 +98,3 @@ def _time(value: bytes | None) -> Decimal | None:
     text = (value or b"").strip(b'"')
     number = Decimal(text.decode()) if _NUMBER.fullmatch(text) else None
     return number if number is not None and number.adjusted() <= _MAX_POWER else None
-
-
-def _is_written_so(value: bytes | None, number: Decimal) -> bool:
-    return value is not None and not value.startswith(b'"') and _time(value) == number

@@ -20,10 +20,11 @@ from htagraph.errors import TraceFormatError, TraceLimitError
 from htagraph.model.arrays import I64
 from htagraph.readers.defects import Defect
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING, TOO_DEEP, value_end
+from htagraph.readers.kineto.compiled.repaired_output import REPAIRED
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.pieces import Piece, PieceStream
-from htagraph.readers.kineto.worker import MARGIN, REPAIRED, Part, Repairer, Worker, before_own_key
+from htagraph.readers.kineto.worker import MARGIN, Part, Repairer, Worker, before_own_key
 from htagraph.readers.repair_log import RepairLog
 
 MAX_VALUE = 1 << 26
@@ -73,6 +74,10 @@ _FOREIGN = {
     b"\x00{": "this is UTF-16; traces are UTF-8.",
     b"\x0a": "a Perfetto file? Kineto traces are JSON.",
 }
+
+
+def _is_nested(piece: Piece) -> bool:
+    return bool(piece.n_bytes) and chr(piece.buf[0]) in "{["
 
 
 class Document:
@@ -129,7 +134,7 @@ class Document:
             if n_documents > MAX_DOCUMENTS:
                 message = f"more than {MAX_DOCUMENTS} JSON documents follow each other"
                 raise TraceLimitError(message, path=self._stream.path, offset=self._stream.offset)
-            if self._starts_with_event():
+            if _EVENT.match(self._stream.peek(_LOOK).text()):
                 self._log.add(Defect.TORN, self._stream.offset)
                 self._read_events()
             elif first == "[":
@@ -146,7 +151,6 @@ class Document:
 
     def _no_trace(self) -> TraceFormatError:
         start = self._stream.peek(16).text()
-        offset = self._stream.offset
         if not start and self._log.count([Defect.GZIP_DAMAGED, Defect.GZIP_TRUNCATED]):
             return TraceFormatError(
                 "the gzip data is damaged from its start", path=self._stream.path, offset=0
@@ -162,15 +166,15 @@ class Document:
             "expected '{' or '['.",
         )
         return TraceFormatError(
-            "this is not a JSON trace", path=self._stream.path, offset=offset, hint=hint
+            "this is not a JSON trace",
+            path=self._stream.path,
+            offset=self._stream.offset,
+            hint=hint,
         )
 
     def _next_byte(self) -> str:
         """Advance to the next byte that is not white space; empty at the end."""
         return self._stream.skip_space().decode("latin-1")
-
-    def _starts_with_event(self) -> bool:
-        return _EVENT.match(self._stream.peek(_LOOK).text()) is not None
 
     def _read_object(self) -> None:
         """Read the keys of the top-level object, after its ``{``."""
@@ -192,9 +196,12 @@ class Document:
             elif not byte:
                 self._log.once(Defect.NO_END, self._stream.offset)
                 return
-            elif not self._resume():
+            elif (end := self._next_key()[1]) < 0:
                 self._recover()
                 return
+            else:
+                self._log.add(Defect.BAD_METADATA, self._stream.offset)
+                self._stream.advance(end)
 
     def _read_key(self) -> bool:
         """Read a key and its value; false if they are not valid."""
@@ -217,15 +224,6 @@ class Document:
             return True
         return False
 
-    def _resume(self) -> bool:
-        """Skip invalid bytes up to the next key; false if none is near."""
-        _, end = self._next_key()
-        if end < 0:
-            return False
-        self._log.add(Defect.BAD_METADATA, self._stream.offset)
-        self._stream.advance(end)
-        return True
-
     def _read_value(self, *, is_key: bool = False) -> object:
         """Read a header value, or a key; None if it is not valid."""
         n_bytes = _LOOK
@@ -236,7 +234,7 @@ class Document:
                 message = f"values are nested more than {MAX_DEPTH} deep"
                 raise TraceLimitError(message, path=self._stream.path, offset=self._stream.offset)
             stop = end if end >= 0 else -end - 1
-            is_open = self._is_nested(piece) and before_own_key(piece.text(0, stop)) < stop
+            is_open = _is_nested(piece) and before_own_key(piece.text(0, stop)) < stop
             if is_open or stop + MARGIN < piece.n_bytes or piece.is_last:
                 break
             n_bytes = self._larger(n_bytes, self._stream.offset)
@@ -250,17 +248,13 @@ class Document:
             return None
         return None if is_key else self._read_broken_value()
 
-    @staticmethod
-    def _is_nested(piece: Piece) -> bool:
-        return bool(piece.n_bytes) and chr(piece.buf[0]) in "{["
-
     def _read_broken_value(self) -> object:
         """Repair a value that is not JSON; None, without advancing, if no next key is near.
 
         A list or object may contain what looks like a key. A text extends at most to the next key.
         """
         piece, end = self._next_key()
-        is_nested, offset = self._is_nested(piece), self._stream.offset
+        is_nested, offset = _is_nested(piece), self._stream.offset
         piece = self._stream.peek(max(_NESTED, piece.n_bytes)) if is_nested else piece
         limit = before_own_key(piece.text()) if is_nested or end < 0 else end
         follows = piece.text(limit)
@@ -404,6 +398,6 @@ class Document:
         worker = self._workers[turn % len(self._workers)]
         if self._pools:
             return self._pools[turn % len(self._pools)].submit(worker.scan, piece)
-        done: Future[Part] = Future()
+        done = Future[Part]()
         done.set_result(worker.scan(piece))
         return done

@@ -1,9 +1,4 @@
-"""One worker: scans pieces of the event list into columns of its own.
-
-Parts: the events of one piece of a file, as the scanner's batches leave them.
-
-Calls the compiled repairer: broken values in, valid JSON and the defects found out.
-"""
+"""One worker: scans pieces of the event list into columns of its own, and repairs broken events."""
 
 from __future__ import annotations
 
@@ -27,7 +22,7 @@ from htagraph.readers.kineto.compiled.event_values import new_event
 from htagraph.readers.kineto.compiled.interning import enter, new_interned, texts
 from htagraph.readers.kineto.compiled.keys import Keys, key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
-from htagraph.readers.kineto.compiled.repaired_output import CUT, NO_ROOM, REPAIRED, TORN, Bench
+from htagraph.readers.kineto.compiled.repaired_output import CUT, NO_ROOM, REPAIRED, Bench
 from htagraph.readers.kineto.compiled.scanner import (
     BAD,
     BETWEEN,
@@ -112,29 +107,17 @@ class Part:
     )  # By column of `COLUMNS`; rows count from the start of the part
     # Metadata events as in the file, or all events if the rules ask for them
     metas: list[bytes] = field(default_factory=list)
-    # n_rows, n_outside: events read, and events outside the window
     n_rows: int = 0
-    n_outside: int = 0
-    # skipped, phases: events skipped, by symbol of their category, and by unknown phase
+    n_outside: int = 0  # Events outside the window
+    # Events skipped, by symbol of their category, and by unknown phase
     skipped: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     phases: I64 = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     # Of all timed events, skipped or not, by symbol of their category
     n_bytes: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    repairs: I64 = field(default_factory=lambda: new_counts(Defect))  # As `new_counts`
+    repairs: I64 = field(default_factory=lambda: new_counts(Defect))
     origin: int = 0  # Offset of the piece in the file
-    # stop, reason: where in the piece the scanner stopped, and why
-    stop: int = 0
+    stop: int = 0  # Where in the piece the scanner stopped
     reason: int = 0
-
-    def has_events(self) -> bool:
-        """Whether any event was read, or skipped on purpose."""
-        n_skipped = int(self.skipped.sum() + self.phases.sum())
-        return bool(self.n_rows + self.n_outside + len(self.metas) + len(self.flows) + n_skipped)
-
-    def first_nonsense(self) -> int:
-        """The offset of the first bytes that are no event, -1 for none."""
-        nonsense = [Defect.TORN, Defect.NO_PHASE, Defect.NO_TIMESTAMP]
-        return int(self.repairs[nonsense, 1].min()) if self.repairs[nonsense, 0].any() else -1
 
 
 def new_batch(n_symbols: int) -> Batch:
@@ -200,17 +183,6 @@ def unload(batch: Batch, part: Part, buf: U8) -> None:
     batch.repairs[:] = new_counts(Defect)
 
 
-__all__ = [
-    "CUT",
-    "MARGIN",
-    "REPAIRED",
-    "TORN",
-    "RepairedValue",
-    "Repairer",
-    "before_own_key",
-    "repaired_text",
-]
-
 MARGIN = 64
 """Bytes at the end of a piece in which the beginning of an event may be cut off."""
 
@@ -267,11 +239,7 @@ class Repairer:
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
     def repair(self, buf: U8, i: int, end: int, *, is_event: bool) -> RepairedValue:
-        """Repair the value at a position.
-
-        `buf`: bytes, zero bytes after `end`. `is_event`: whether it is an event, else a header
-        value.
-        """
+        """Repair the event, or header value, at a position; zero bytes follow `end`."""
         while True:
             stop, ended = repairer.repair(self._bench(buf, end, is_event=is_event), i)
             if ended != NO_ROOM:
@@ -319,10 +287,7 @@ _SYMBOLS, _SYMBOL_BYTES, _LANES = 1 << 12, 1 << 20, 1 << 10
 
 
 class Worker:
-    """Scans pieces; its tables grow from piece to piece.
-
-    `known_symbols`: symbols that get the first codes.
-    """
+    """Scans pieces; its tables grow from piece to piece. `known_symbols` get the first codes."""
 
     def __init__(self, known_symbols: list[str], rules: Rules, path: Path | None = None) -> None:
         self._path = path

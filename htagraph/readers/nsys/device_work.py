@@ -8,7 +8,7 @@ import numpy as np
 
 from htagraph.model.arrays import I32, I64
 from htagraph.model.kinds import EventKind
-from htagraph.readers.nsys.export import ABSENT, Export, Process
+from htagraph.readers.nsys.export import ABSENT, Export
 from htagraph.readers.nsys.table_rows import ReadState, TableRows, Values, enumeration
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -46,7 +46,7 @@ _N_MEMORIES = 16
 """More than kinds of memory, for numbering their combinations."""
 
 
-def kernels(export: Export, process: Process, state: ReadState) -> TableRows:
+def kernels(export: Export, process: int, state: ReadState) -> TableRows:
     """Kernels, with their geometry."""
     geometry = {
         "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
@@ -69,7 +69,7 @@ def kernels(export: Export, process: Process, state: ReadState) -> TableRows:
     return _part(state, found, EventKind.KERNEL, state.names.of_ids(name), sparse)
 
 
-def copies(export: Export, process: Process, state: ReadState) -> TableRows:
+def copies(export: Export, process: int, state: ReadState) -> TableRows:
     """Copies, named as by the PyTorch profiler: ``Memcpy HtoD (Pageable -> Device)``."""
     found = export.integers(
         COPIES,
@@ -93,7 +93,7 @@ def copies(export: Export, process: Process, state: ReadState) -> TableRows:
     return _part(state, found, EventKind.MEMCPY, names, _traffic(found))
 
 
-def fills(export: Export, process: Process, state: ReadState) -> TableRows:
+def fills(export: Export, process: int, state: ReadState) -> TableRows:
     """Fills: ``Memset (Device)``."""
     found = export.integers(
         FILLS, (*_PLACE, "bytes", "memKind", "graphNodeId"), export.of_process(FILLS, process)
@@ -105,7 +105,7 @@ def fills(export: Export, process: Process, state: ReadState) -> TableRows:
     return _part(state, found, EventKind.MEMSET, names, _traffic(found))
 
 
-def graph_launches(export: Export, process: Process, state: ReadState) -> TableRows:
+def graph_launches(export: Export, process: int, state: ReadState) -> TableRows:
     """Launches of whole CUDA graphs: ``CUDA graph 3``.
 
     Nsight Systems records them unless told to trace graph nodes: one span for everything in the
@@ -123,7 +123,7 @@ def graph_launches(export: Export, process: Process, state: ReadState) -> TableR
     return _part(state, found, EventKind.KERNEL, names, {"graph_id": graph})
 
 
-def device_of_context(export: Export, process: Process) -> dict[int, int]:
+def device_of_context(export: Export, process: int) -> dict[int, int]:
     """The device of each context, by the work that runs in it.
 
     Wait records have a device, too, but not always that of their context.

@@ -26,31 +26,17 @@ if TYPE_CHECKING:
 ABSENT = np.iinfo(np.int64).min
 """Value of a cell that is NULL or no number, or of a column that the file lacks."""
 
-_TID_BITS = 24
-TIDS = 1 << _TID_BITS
-"""Number of thread ids per process."""
+TIDS = 1 << 24
+"""Number of thread ids per process. Processes have ids of their own in an export: from the highest
+bits, hypervisor and machine (16), process (24), and 0 where the ids of its threads have 24 more.
+"""
 
 _REPORTS_HINT = "is it `nsys export --type sqlite` of a report?"
 
 
-@dataclass(frozen=True)
-class Process:
-    """A process by its id in an export.
-
-    From the highest bits: hypervisor and machine (16), process (24), thread (24).
-    """
-
-    global_id: int
-
-    @classmethod
-    def of(cls, global_tid: int) -> Process:
-        """The process of a thread."""
-        return cls(global_tid & ~(TIDS - 1))
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return (self.global_id >> _TID_BITS) & (TIDS - 1)
+def pid_of(process: int) -> int:
+    """The id that the system gave a process, or the process of a thread."""
+    return process // TIDS % TIDS
 
 
 NUMBERED_TEXTS = """
@@ -87,12 +73,12 @@ class Export:
         """All rows of a small result."""
         return self.connection.execute(sql, values).fetchall()
 
-    def of_process(self, table: str, process: Process) -> str:
+    def of_process(self, table: str, process: int) -> str:
         """Condition for the rows of a process; a table without process ids belongs to all."""
         if "globalPid" in self.columns[table]:
-            return f"globalPid = {process.global_id}"
+            return f"globalPid = {process}"
         if "globalTid" in self.columns[table]:
-            return f"globalTid BETWEEN {process.global_id} AND {process.global_id + TIDS - 1}"
+            return f"globalTid BETWEEN {process} AND {process + TIDS - 1}"
         return "1"
 
     def count(self, table: str, where: str = "1") -> int:
@@ -102,11 +88,7 @@ class Export:
         return int(found[0][0])
 
     def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
-        """Columns of integers, in table order.
-
-        `table`: an existing one. `wanted`: names of columns; those that the table lacks are
-        `ABSENT` throughout.
-        """
+        """Columns of a table, in its order; those that it lacks are `ABSENT` throughout."""
         there = [name for name in wanted if name in self.columns[table]]
         if not there:
             return {name: np.full(self.count(table, where), ABSENT) for name in wanted}
@@ -126,10 +108,7 @@ class Export:
 
 @contextmanager
 def opened(source: str | Path | bytes) -> Iterator[Export]:
-    """An open export: a file, plain or gzip, or its content.
-
-    SQLite's errors become a TraceFormatError, also those of queries inside the context.
-    """
+    """An open export, plain or gzip; SQLite's errors inside the context are a TraceFormatError."""
     import sqlite3  # noqa: PLC0415  deferred: few need it
 
     path = None if isinstance(source, bytes) else Path(source)

@@ -20,7 +20,7 @@ from htagraph.model.events import FlowTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.names import AUTOGRAD_FUNCTION
 from htagraph.readers.nsys.device_work import device_of_context, devices, ids
-from htagraph.readers.nsys.export import ABSENT, NUMBERED_TEXTS, TIDS, Export, Process
+from htagraph.readers.nsys.export import ABSENT, NUMBERED_TEXTS, TIDS, Export
 from htagraph.readers.nsys.table_rows import ReadState, TableRows, enumeration
 
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -31,7 +31,7 @@ _API_VERSION = re.compile(r"_v\d{4,}$")
 _COLUMNS = ("start", "end", "globalTid", "nameId")
 
 
-def api_calls(export: Export, process: Process, state: ReadState) -> TableRows:
+def api_calls(export: Export, process: int, state: ReadState) -> TableRows:
     """Calls of CUDA's runtime and driver API."""
     where = export.of_process(CALLS, process)
     found = export.integers(CALLS, (*_COLUMNS, "correlationId"), where)
@@ -51,7 +51,7 @@ def api_calls(export: Export, process: Process, state: ReadState) -> TableRows:
     return state.calls
 
 
-def os_calls(export: Export, process: Process, state: ReadState) -> TableRows:
+def os_calls(export: Export, process: int, state: ReadState) -> TableRows:
     """Calls of operating system libraries, except inside CUDA calls.
 
     What a CUDA call waits for is known from the device; how its driver waits tells less.
@@ -87,7 +87,7 @@ def _inside(part: TableRows, outer: TableRows) -> Bools:
     return inside
 
 
-def overhead(export: Export, process: Process, state: ReadState, table: str) -> TableRows:
+def overhead(export: Export, process: int, state: ReadState, table: str) -> TableRows:
     """The profiler's own work."""
     found = export.integers(table, _COLUMNS, export.of_process(table, process))
     return TableRows(
@@ -115,7 +115,7 @@ _NAME_OF_TYPE = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "
 _OTHER = "Synchronization"
 
 
-def waits(export: Export, process: Process, state: ReadState) -> TableRows:
+def waits(export: Export, process: int, state: ReadState) -> TableRows:
     """Wait records, named by their call.
 
     The type in the export is unreliable: versions number types from 0 or from 1, but all list them
@@ -162,7 +162,7 @@ def _called(calls: TableRows, correlation: I64) -> I64:
     return np.where(correlation >= 0, found, -1)
 
 
-def _devices(export: Export, process: Process, found: dict[str, I64]) -> I64:
+def _devices(export: Export, process: int, found: dict[str, I64]) -> I64:
     """The device of each record: that of its context, by the work that runs in it."""
     of_context = device_of_context(export, process)
     recorded = devices(found["deviceId"])
@@ -173,7 +173,7 @@ def _devices(export: Export, process: Process, found: dict[str, I64]) -> I64:
 
 
 def _event_records(
-    export: Export, process: Process, found: dict[str, I64], calls: TableRows, called: I64
+    export: Export, process: int, found: dict[str, I64], calls: TableRows, called: I64
 ) -> dict[str, I64]:
     """The event record that each wait is for, if event records were traced.
 
@@ -237,7 +237,7 @@ _NCCL = re.compile(r"^nccl[A-Z]\w*$")
 """NCCL API calls; NCCL writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
 
 
-def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
+def ranges(export: Export, process: int, state: ReadState) -> TableRows:
     """NVTX ranges and marks of threads.
 
     Operators are ranges that PyTorch wrote (``torch.autograd.profiler.emit_nvtx``) with a sequence
@@ -332,8 +332,8 @@ def backward_flows(part: TableRows, first: int, base_time_ns: int, state: ReadSt
 
     Sequence numbers count per thread, and the export does not record the thread of a function's. So
     a flow is made only if all operators with the number are on one thread. As in the PyTorch
-    profiler, it starts at the last of them: the one that made the function. `part`: ranges, with
-    sound times. `first`: event number of the first of them.
+    profiler, it starts at the last of them: the one that made the function. `first`: event number
+    of the first range.
     """
     lane, sequence = part.column("lane").astype(np.int64), part.sparse["sequence"]
     rows = np.flatnonzero(sequence != ABSENT)

@@ -14,8 +14,8 @@ from htagraph.readers.nsys.export import (
     NUMBERED_TEXTS,
     TIDS,
     Export,
-    Process,
     opened,
+    pid_of,
     refuse_report,
 )
 from htagraph.readers.nsys.table_rows import named
@@ -82,7 +82,7 @@ def ranks_of(export: Export) -> list[NsysRank]:
             rank=-1,
             rank_source="",
             world_size=None,
-            pid=Process(process).pid,
+            pid=pid_of(process),
             process=names.get(process, ""),
             host=host,
             devices=tuple(sorted(extent.devices)),
@@ -184,7 +184,7 @@ def _ranks_in_nccl(export: Export) -> dict[int, tuple[int, int]]:
         for made in objects:
             rank, n_ranks = made.get("Rank"), made.get("No. of ranks")
             if isinstance(rank, int) and isinstance(n_ranks, int) and isinstance(global_tid, int):
-                process = Process.of(global_tid).global_id
+                process = global_tid - global_tid % TIDS
                 if 0 <= rank < n_ranks < MAX_RANKS and n_ranks > found.get(process, (0, 0))[1]:
                     found[process] = rank, n_ranks
     return found

@@ -1,7 +1,4 @@
-"""The Nsight Systems reader: an SQLite export in, the recording of one rank out.
-
-With the devices of the process, and counters of ``nsys profile --gpu-metrics-devices``.
-"""
+"""The Nsight Systems reader: an SQLite export in, the recording of one rank out."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.model.units import apart_from_unit
 from htagraph.readers.event_filter import EventFilter, filtered
 from htagraph.readers.nsys import device_work, host
-from htagraph.readers.nsys.export import Export, Process, opened, refuse_remote, refuse_report
+from htagraph.readers.nsys.export import Export, opened, pid_of, refuse_remote, refuse_report
 from htagraph.readers.nsys.ranks import NsysRank, base_time_ns, ranks_of
 from htagraph.readers.nsys.table_rows import ReadState, TableRows, event_table, last_end
 from htagraph.readers.storage import file_and_part, rank_in_name
@@ -33,6 +30,8 @@ _OF_PROCESS = "TARGET_INFO_CUDA_DEVICE"
 METRICS = "GPU_METRICS"
 _NAMES = "TARGET_INFO_GPU_METRICS"
 _INSTRUMENT = "nsys GPU metrics"
+"""Counters of ``nsys profile --gpu-metrics-devices``."""
+
 _GPU_BITS = 0xFF
 """Bits of `typeId` that are the GPU."""
 
@@ -50,18 +49,18 @@ _LIMITS = {
 """Columns by field of `DeviceProperties`; warps become its threads."""
 
 
-def _device_of_gpu(export: Export, process: Process) -> dict[int, int]:
+def _device_of_gpu(export: Export, process: int) -> dict[int, int]:
     """CUDA's number of each device in a process, by its number in the export."""
     if export.has(_OF_PROCESS, "gpuId", "cudaId", "pid"):
         sql = f"SELECT gpuId, cudaId FROM {_OF_PROCESS} WHERE pid = ?"  # noqa: S608 - own name
-        if rows := export.rows(sql, (process.pid,)):
+        if rows := export.rows(sql, (pid_of(process),)):
             return dict(rows)
     if export.has(_GPUS, "id", "cuDevice"):
         return dict(export.rows(f"SELECT id, cuDevice FROM {_GPUS}"))  # noqa: S608
     return {}
 
 
-def devices_of(export: Export, process: Process) -> tuple[DeviceProperties, ...]:
+def devices_of(export: Export, process: int) -> tuple[DeviceProperties, ...]:
     """The devices that an export describes, as the process numbers them."""
     if not export.has(_GPUS, "id", "name"):
         return ()
@@ -84,12 +83,9 @@ def devices_of(export: Export, process: Process) -> tuple[DeviceProperties, ...]
 
 
 def gpu_metrics(
-    export: Export, process: Process, used: frozenset[int], base_time_ns: int, state: ReadState
+    export: Export, process: int, used: frozenset[int], base_time_ns: int, state: ReadState
 ) -> SampleTable:
-    """Samples of the devices that a process uses.
-
-    `used`: its devices.
-    """
+    """Samples of the devices that a process uses."""
     wanted = ("timestamp", "typeId", "metricId", "value")
     if not export.has(METRICS, *wanted):
         state.skip(METRICS, export.count(METRICS) if export.has(METRICS) else 0)
@@ -123,7 +119,7 @@ def _metric_names(export: Export) -> dict[tuple[int, int], str]:
     return {(source, metric): str(name) for source, metric, name in rows}
 
 
-_READ: dict[str, Callable[[Export, Process, ReadState], TableRows]] = {
+_READ: dict[str, Callable[[Export, int, ReadState], TableRows]] = {
     host.CALLS: host.api_calls,  # first: waits and os_calls refer to them
     device_work.KERNELS: device_work.kernels,
     device_work.COPIES: device_work.copies,
@@ -171,9 +167,8 @@ def read_nsys(
 ) -> Recording:
     """The recording of one rank in an SQLite export of Nsight Systems; see `htagraph.load`.
 
-    `source`: the export or its content. Of an export with several ranks, a path below the file
-    names one: ``run.sqlite/rank-1``. `stacks`: no effect: exports have no Python frames. `window`:
-    on the clock of ``ts_ns``.
+    Of an export with several ranks, a path below the file names one: ``run.sqlite/rank-1``. Exports
+    have no Python frames, so `stacks` has no effect.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file = "", source
@@ -188,12 +183,11 @@ def read_nsys(
         parts = {}
         for table, read in counted("table", _READ.items()):
             if export.has(table, "start"):
-                parts[table] = read(export, Process(rank.global_id), state)
-        recording = _recording(export, rank, parts, state, wanted)
+                parts[table] = read(export, rank.global_id, state)
+        where = source if isinstance(source, bytes) else Path(source)
+        recording = _recording(export, rank, parts, state, source=where, wanted=wanted)
         _count_the_rest(export, rank.global_id, [one.global_id for one in ranks], state)
-    assert recording.origin is not None
-    where = source if isinstance(source, bytes) else Path(source)
-    return replace(recording, origin=replace(recording.origin, source=where))
+    return recording
 
 
 def _no_events(export: Export) -> TraceFormatError:
@@ -237,10 +231,11 @@ def _recording(
     rank: NsysRank,
     parts: dict[str, TableRows],
     state: ReadState,
+    *,
+    source: Path | bytes,
     wanted: EventFilter,
 ) -> Recording:
-    """The recording of a rank, without its origin's source."""
-    process, base_ns = Process(rank.global_id), base_time_ns(export)
+    process, base_ns = rank.global_id, base_time_ns(export)
     last_ns = last_end(list(parts.values()))
     sound = {table: state.with_sound_times(part, last_ns) for table, part in parts.items()}
     flows = FlowTable()
@@ -267,7 +262,7 @@ def _recording(
         world_size=rank.world_size,
         repairs=state.all_repairs(),
         skipped=state.skipped,
-        origin=Origin(b"", base_ns, metadata=_metadata(export, rank)),
+        origin=Origin(source, base_ns, metadata=_metadata(export, rank)),
     )
 
 
@@ -276,11 +271,11 @@ def _count_the_rest(export: Export, process: int, ranks: Collection[int], state:
     for table, columns in export.columns.items():
         if table in _NO_EVENTS or not (table in _READ or columns & _TIMES):
             continue
-        owned = _any_of(sorted({export.of_process(table, Process(rank)) for rank in ranks}))
+        owned = _any_of(sorted({export.of_process(table, rank) for rank in ranks}))
         n = export.count(table, f"({owned}) IS NOT TRUE")
         state.skip(f"{table} of processes that are no rank", n)
         if table not in _READ or "start" not in columns:
-            state.skip(table, export.count(table, export.of_process(table, Process(process))))
+            state.skip(table, export.count(table, export.of_process(table, process)))
 
 
 def _any_of(conditions: list[str]) -> str:

@@ -15,7 +15,7 @@ from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable, SparseCol
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import DamageKind, Repair
 from htagraph.model.symbols import SymbolTable
-from htagraph.readers.nsys.export import ABSENT, TIDS, Export, Process
+from htagraph.readers.nsys.export import ABSENT, TIDS, Export, pid_of
 
 _BATCH = 500
 """Parameters of one query; SQLite before 3.32 allows 999."""
@@ -104,15 +104,12 @@ class Lanes:
             dtype=np.int32,
         )
 
-    def table(self, export: Export, owner: Process) -> LaneTable:
-        """The lanes with their names in the export.
-
-        `owner`: whose work the streams run.
-        """
+    def table(self, export: Export, owner: int) -> LaneTable:
+        """The lanes with their names in the export; streams run the work of `owner`."""
         processes = named(export, "PROCESSES", "globalPid", "name")
         threads = named(export, "ThreadNames", "globalTid", "nameId")
         rows = [
-            _stream(first, second, processes.get(owner.global_id, ""))
+            _stream(first, second, processes.get(owner, ""))
             if is_device
             else _thread(second, processes, threads)
             for is_device, first, second in self._numbers
@@ -135,9 +132,9 @@ def _stream(device: int, stream: int, process: str) -> tuple[int, int, str, str,
 def _thread(
     global_tid: int, processes: Mapping[int, str], threads: Mapping[int, str]
 ) -> tuple[int, int, str, str, int, int, str]:
-    process = Process.of(global_tid)
-    name = processes.get(process.global_id, "")
-    return process.pid, global_tid % TIDS, name, threads.get(global_tid, ""), 0, 0, "CPU"
+    name = processes.get(global_tid - global_tid % TIDS, "")
+    pid, tid = pid_of(global_tid), global_tid % TIDS
+    return pid, tid, name, threads.get(global_tid, ""), 0, 0, "CPU"
 
 
 def named(export: Export, table: str, key: str, name: str) -> dict[int, str]:
@@ -210,16 +207,13 @@ _NO_ROWS = TableRows(np.empty(0, np.int64), np.empty(0, np.int64), EventKind.OTH
 
 
 class ReadState:
-    """What is known while an export is read: names, lanes, CUDA calls, repairs, skipped rows.
-
-    `repairs`: how often, by kind and detail.
-    """
+    """What is known while an export is read: names, lanes, CUDA calls, repairs, skipped rows."""
 
     def __init__(self, export: Export) -> None:
         self.names = Names(export)
         self.lanes = Lanes()
         self.calls = _NO_ROWS
-        self.repairs: dict[tuple[str, str, str], int] = {}
+        self.repairs: dict[tuple[str, str, str], int] = {}  # By kind, detail and damage
         self.skipped: dict[str, int] = {}
 
     def repair(self, kind: str, detail: str, n: int | np.integer, damage: str = "") -> None:
@@ -254,10 +248,7 @@ class ReadState:
         return {name: values[begins] for name, values in columns.items()}
 
     def with_sound_times(self, part: TableRows, end_ns: int) -> TableRows:
-        """A part whose events have a start, and no end before it.
-
-        `end_ns`: end of the capture, where open events end.
-        """
+        """A part whose events have a start and no end before it; open ones end at `end_ns`."""
         part = part.take(self._with_start(part.ts_ns))
         ends = part.end_ns.copy()
         open_ended = (ends <= -_MAX_TIME_NS) | (ends >= _MAX_TIME_NS)
@@ -278,10 +269,7 @@ def last_end(parts: list[TableRows]) -> int:
 
 
 def event_table(parts: list[TableRows], base_time_ns: int, state: ReadState) -> EventTable:
-    """The rows of all parts, one after the other.
-
-    `parts`: with sound times.
-    """
+    """The rows of all parts, which have sound times, one after the other."""
 
     def column(name: str, dtype: type[np.generic]) -> npt.NDArray[Any]:
         columns = [part.column(name).astype(dtype) for part in parts]

@@ -70,10 +70,7 @@ class Clocks:
         self._snapshots.append((row, shown))
 
     def times(self, scan: Scan, clock: I64, log: RepairLog) -> I64:
-        """The time of each packet by the trace clock; -1 for none, and for one beyond 146 years.
-
-        `clock`: clock of each packet, 0 for the trace clock.
-        """
+        """The time of each packet by the trace clock (0); -1 for none, and beyond 146 years."""
         out = np.full(len(scan.ts), -1, dtype=np.int64)
         timed = np.flatnonzero(scan.what & HAS_TIME)
         clock = np.where(clock[timed] == 0, self._primary, clock[timed])

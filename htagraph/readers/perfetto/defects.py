@@ -7,10 +7,7 @@ from htagraph.readers import repair_log
 
 
 class Defect(repair_log.Defect):
-    """A way in which a Perfetto trace breaks: label, what the reader does about it, what is lost.
-
-    What is not lost: as for Kineto files.
-    """
+    """A way in which a Perfetto trace breaks; like those of Kineto files."""
 
     TRUNCATED = (
         "truncated",

@@ -16,22 +16,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from htagraph.model.arrays import I8, I64, U8, Bools
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.names import CRITICAL_PATH
-from htagraph.model.samples import Series
+from htagraph.model.samples import SampleTable, Series
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.event_filter import taken
 from htagraph.readers.kineto.event_fields import ARG_KEYS, COLUMNS, Field, Read
 from htagraph.readers.kineto.event_kinds import event_kinds
-from htagraph.readers.perfetto.scan import EXTRA
-from htagraph.readers.perfetto.trace_content import TraceContent, dense
+from htagraph.readers.perfetto.scan import EXTRA, FLOAT
+from htagraph.readers.perfetto.trace_content import TraceContent, Track, dense
 
 _THREAD = re.compile(r"THREAD \d+ \((\d{1,18})\)")
 _DEVICE = re.compile(
@@ -40,93 +41,65 @@ _DEVICE = re.compile(
 _UUIDS = 1 << 64
 
 
-@dataclass(frozen=True)
-class Lanes:
-    """The lanes of a trace."""
-
-    table: LaneTable
-    tracks: I64  # Bits of uuids, ascending; each track is a lane
-    is_thread: Bools
-    # device, stream: of a lane that is a stream, -1 elsewhere
-    device: I64
-    stream: I64
-    is_gpu: Bools  # Whether that device is not called a CPU
+Described = tuple[int | str, int | str, str, str, bool, int, int, bool]
+"""A lane: process, thread and their names; whether it is a thread; its device and stream, -1 for
+none; and whether that device is not called a CPU."""
 
 
-@dataclass(frozen=True)
-class _Lane:
-    pid: int | str
-    tid: int | str
-    process: str = ""
-    thread: str = ""
-    is_thread: bool = False
-    device: int = -1
-    stream: int = -1
-    is_gpu: bool = True
+def _lanes(found: TraceContent) -> tuple[LaneTable, I64, tuple[npt.NDArray[Any], ...]]:
+    """Lanes of all tracks with slices, bits of these tracks' uuids, ascending, and their places.
 
-
-def find_lanes(found: TraceContent) -> Lanes:
-    """The lanes of all tracks that have slices."""
+    Places: the last four of each as `Described`.
+    """
     tracks, first = np.unique(found.slices.track, return_index=True)
     packets = found.slices.packet[first].tolist()
-    lanes = [
+    described = [
         _lane(found, uuid % _UUIDS, found.sequences.thread_of(packet))
         for uuid, packet in zip(tracks.tolist(), packets, strict=True)
     ]
     seen: Counter[tuple[int | str, int | str]] = Counter()
     tids: list[int | str] = []
-    for lane in lanes:
-        seen[lane.pid, lane.tid] += 1
-        n = seen[lane.pid, lane.tid]
-        tids.append(lane.tid if n == 1 else f"{lane.tid} ({n})")
-    n = len(lanes)
+    for pid, tid, *_ in described:
+        seen[pid, tid] += 1
+        n = seen[pid, tid]
+        tids.append(tid if n == 1 else f"{tid} ({n})")
+    columns: list[tuple[Any, ...]] = list(zip(*described, strict=True)) or [()] * 8
+    pids, _, processes, threads, *places = columns
+    n = len(described)
     table = LaneTable(
-        pid=tuple(lane.pid for lane in lanes),
+        pid=pids,
         tid=tuple(tids),
-        process=tuple(lane.process for lane in lanes),
-        thread=tuple(lane.thread for lane in lanes),
+        process=processes,
+        thread=threads,
         process_sort=(0,) * n,
         thread_sort=(0,) * n,
         process_labels=("",) * n,
     )
-    return Lanes(
-        table,
-        tracks,
-        np.array([lane.is_thread for lane in lanes], dtype=bool),
-        np.array([lane.device for lane in lanes], dtype=np.int64),
-        np.array([lane.stream for lane in lanes], dtype=np.int64),
-        np.array([lane.is_gpu for lane in lanes], dtype=bool),
-    )
+    dtypes = (np.bool_, np.int64, np.int64, np.bool_)
+    typed = zip(places, dtypes, strict=True)
+    return table, tracks, tuple(np.array(of, dtype) for of, dtype in typed)
 
 
-def _lane(found: TraceContent, uuid: int, writer: tuple[int, int] | None) -> _Lane:
+def _lane(found: TraceContent, uuid: int, writer: tuple[int, int] | None) -> Described:
     tracks = found.tracks
     line = tracks.ancestors(uuid)
     thread = line[0].thread if line else writer if uuid == 0 else None
     process = tracks.process_of(uuid)
     process_name = tracks.processes.get(process, "") if process is not None else ""
-    if thread is not None:
-        name = (line[0].name if line else "") or tracks.threads.get(thread, "")
-        return _Lane(*thread, tracks.processes.get(thread[0], ""), name, is_thread=True)
     name = line[0].name if line else ""
+    if thread is not None:
+        name = name or tracks.threads.get(thread, "")
+        return *thread, tracks.processes.get(thread[0], ""), name, True, -1, -1, True
     pid: int | str = "" if process is None else process
     if amd := _THREAD.fullmatch(name):
-        return _Lane(pid, int(amd[1]), process_name, name, is_thread=True)
+        return pid, int(amd[1]), process_name, name, True, -1, -1, True
     if amd := _DEVICE.match(name):
+        device, name = int(amd[2]), name.strip()
         stream = -1 if amd[3] == "THREAD" else int(amd[4])
-        return _Lane(
-            int(amd[2]),
-            name.strip(),
-            process_name,
-            name.strip(),
-            False,
-            int(amd[2]),
-            stream,
-            amd[5] != "CPU",
-        )
+        return device, name, process_name, name, False, device, stream, amd[5] != "CPU"
     parents = [track.name for track in line[1:] if track.name]
     tid: int | str = name or (f"track {uuid}" if uuid else "no track")
-    return _Lane(pid, tid, process_name or ": ".join(reversed(parents)), "")
+    return pid, tid, process_name or ": ".join(reversed(parents)), "", False, -1, -1, True
 
 
 Sparse = dict[str, SparseColumn]
@@ -175,17 +148,17 @@ def foreign_events(found: TraceContent) -> EventTable:
     """The events of a trace that htagraph did not write."""
     slices = found.slices
     every = np.arange(len(slices))
-    lanes = find_lanes(found)
+    table, tracks, (is_thread, *places) = _lanes(found)
     drawn = found.symbols.code(CRITICAL_PATH)  # of htagraph, where the supplement is damaged
-    lane = np.searchsorted(lanes.tracks, slices.track)
+    lane = np.searchsorted(tracks, slices.track)
     name, category = found.names(every), found.categories(every)
     columns = _columns(found, every)
     flow = found.symbols.code(_FLOW)
     symbols = SymbolTable(tuple(found.symbols.texts))
-    device, stream = _places(columns, lanes, lane, symbols)
+    device, stream = _places(columns, [of[lane] for of in places], symbols)
     point = np.where(slices.is_point, ord("i"), ord("X")).astype(np.uint8)
     kind = _kinds(symbols, category, name, point)
-    kind = _placed(kind, lanes.is_thread[lane], device)
+    kind = _placed(kind, is_thread[lane], device)
     on_device = among(kind, DEVICE_KINDS)
     every_row = {key: dense(columns.pop(key, None), len(slices)) for key in _DENSE}
     every_row |= {
@@ -201,10 +174,10 @@ def foreign_events(found: TraceContent) -> EventTable:
         lane=lane.astype(np.int32),
         **{key: values.astype(EVENT_DTYPES[key]) for key, values in every_row.items()},  # type: ignore[arg-type]
         symbols=symbols,
-        lanes=lanes.table,
+        lanes=table,
         flows=_flows(found, lane, (every_row["correlation"] >= 0) | (category == drawn), flow),
         columns=columns,
-        samples=found.samples(_series(found), found.day_ns),
+        samples=_samples(found),
     )
     extra = found.scan.what[slices.packet] & EXTRA != 0
     found.skip("counter value of a slice", int(extra.sum()))
@@ -224,21 +197,24 @@ def _columns(found: TraceContent, every: I64) -> Sparse:
     return out
 
 
-def _places(columns: Sparse, lanes: Lanes, lane: I64, symbols: SymbolTable) -> tuple[I64, I64]:
+def _places(
+    columns: Sparse, of_lane: Sequence[npt.NDArray[Any]], symbols: SymbolTable
+) -> tuple[I64, I64]:
     """Device and stream of each event: its own, else its lane's; -1 for none.
 
     A copy to a CPU is on the device it comes from.
     """
-    device, stream = (dense(columns.get(name), len(lane)) for name in ("device", "stream"))
-    device = np.where(device < 0, lanes.device[lane], device)
-    stream = np.where(stream < 0, lanes.stream[lane], stream)
+    lane_device, lane_stream, is_gpu = of_lane
+    device, stream = (dense(columns.get(name), len(is_gpu)) for name in ("device", "stream"))
+    device = np.where(device < 0, lane_device, device)
+    stream = np.where(stream < 0, lane_stream, stream)
     source = columns.pop(_SOURCE, None)
     if source is not None:
         digits = ["".join(filter(str.isdecimal, text))[-9:] for text in symbols.texts]
         number = np.array([int(text or -1) for text in digits], dtype=np.int64)
-        origin = np.full(len(lane), -1, dtype=np.int64)
+        origin = np.full(len(is_gpu), -1, dtype=np.int64)
         origin[source.event] = number[source.value]
-        device = np.where(~lanes.is_gpu[lane] & (origin >= 0), origin, device)
+        device = np.where(~is_gpu & (origin >= 0), origin, device)
     most = np.iinfo(np.int32).max
     return np.where(device > most, -1, device), np.maximum(stream, -1)
 
@@ -287,11 +263,19 @@ def _flows(found: TraceContent, lane: I64, repeats: Bools, category: int) -> Flo
     )
 
 
-def _series(found: TraceContent) -> list[tuple[int, Series]]:
-    out: list[tuple[int, Series]] = []
-    for uuid in np.unique(found.slices.sample_track).tolist():
-        line: list[Any] = found.tracks.ancestors(uuid % (1 << 64))
-        name = (line[0].name if line else "") or f"counter {uuid % (1 << 64)}"
-        unit = line[0].unit if line else ""
-        out.append((uuid, Series(name, unit, -1, _INSTRUMENT)))
-    return out
+def _samples(found: TraceContent) -> SampleTable:
+    slices, packet = found.slices, found.slices.sample_packet
+    parts: list[tuple[Series, I64, npt.NDArray[Any]]] = []
+    raw = found.scan.value[packet]
+    is_float = found.scan.what[packet] & FLOAT != 0
+    values = np.where(is_float, raw.view(np.float64), raw.astype(np.float64))
+    for bits in np.unique(slices.sample_track).tolist():
+        uuid = bits % _UUIDS
+        track = found.tracks.by_uuid.get(uuid, Track())
+        rows = np.flatnonzero(slices.sample_track == bits)
+        rows = rows[np.argsort(slices.sample_ts_ns[rows], kind="stable")]
+        value = np.cumsum(values[rows]) if track.is_incremental else values[rows]
+        series = Series(track.name or f"counter {uuid}", track.unit, -1, _INSTRUMENT)
+        ts_ns = slices.sample_ts_ns[rows] + found.day_ns
+        parts.append((series, ts_ns, value * track.multiplier))
+    return SampleTable.of(parts)

@@ -102,11 +102,6 @@ class WrittenRank:
         rank = self.facts.get("rank")
         return rank if isinstance(rank, int) and 0 <= rank < 1 << 31 else -1
 
-    @property
-    def called(self) -> str:
-        """Display name of this part of the file."""
-        return str(self.facts.get("run") or f"rank {self.facts.get('rank')}")
-
 
 def _within(values: I64, end: int) -> bool:
     """Whether values are positions below an end."""
@@ -129,10 +124,7 @@ def supplements(found: TraceContent) -> list[WrittenRank]:
 
 
 def htagraph_events(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) -> EventTable:
-    """The events of one rank as they were recorded.
-
-    `others`: other ranks in the file, whose events are counted as skipped.
-    """
+    """The events of one rank as they were recorded; those of others are counted as skipped."""
     chosen = _chosen(found, own, others)
     order, fits = _order(found, own, len(chosen))
     supplement = {name: values[: len(chosen)] for name, values in own.columns.items() if fits}
@@ -189,7 +181,8 @@ def _chosen(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) ->
     left = ~is_event
     for other in others:
         of_other = (sequence == other.sequence) & np.isin(slices.track, other.tracks)
-        found.skip(other.called, int(of_other.sum()))
+        called = str(other.facts.get("run") or f"rank {other.facts.get('rank')}")
+        found.skip(called, int(of_other.sum()))
         left &= ~of_other
     of_htagraph = np.isin(sequence, [own.sequence, *(other.sequence for other in others)])
     found.skip("critical path", int((left & of_htagraph).sum()))

@@ -150,11 +150,7 @@ class Sequences:
         return np.where(owner == number, np.concatenate([states, [0]])[position], 0)
 
     def texts(self, table: str, packets: I64, numbers: I64) -> I64:
-        """Symbols of texts that packets refer to.
-
-        `table`: field of ``InternedData``. `packets`: rows of the packets. `numbers`: as in `Scan`;
-        0 for none. 0 (the empty text) for none.
-        """
+        """Symbols of texts of a table of ``InternedData``; 0 (the empty text) for none."""
         out = np.zeros(len(numbers), dtype=np.int64)
         for row in np.flatnonzero(numbers < 0).tolist():
             text = decoded(self._file.text(int(numbers[row])), self._log)

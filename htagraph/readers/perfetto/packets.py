@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,16 +26,13 @@ _COMPRESSED = (PACKET_COMPRESSED_PACKETS, PACKET_ZSTD_COMPRESSED_PACKETS)
 """The latter are counted as bad: zstd is not in the standard library."""
 
 
+@dataclass(frozen=True)
 class Scanned:
-    """A scanned trace.
+    """A scanned trace."""
 
-    `container`: defects of the gzip file.
-    """
-
-    def __init__(self, data: bytes | bytearray, found: Scan, container: RepairLog) -> None:
-        self.data = data
-        self.scan = found
-        self.container = container
+    data: bytes | bytearray
+    scan: Scan
+    container: RepairLog  # Defects of the gzip file
 
     def offset(self, row: int) -> int:
         """Where a packet begins."""
@@ -106,7 +104,7 @@ def _columns(data: bytes | bytearray, counts: _Counts) -> Scan:
 
     room = Room.of(*counts[:4])
     fill(np.frombuffer(data, dtype=np.uint8), room, np.zeros(len(counts), dtype=np.int64), True)
-    return Scan.of(room)
+    return Scan(*(column for table in room for column in table))
 
 
 def _unpacked(

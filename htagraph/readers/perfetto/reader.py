@@ -35,11 +35,10 @@ def read_perfetto(
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
 ) -> Recording:
-    """The recording in a Perfetto trace; see `htagraph.load`.
+    """The recording in a Perfetto trace, plain or gzip; see `htagraph.load`.
 
-    `source`: the file or its content: protobuf, or gzip of it. Of a file by htagraph with several
-    ranks, a path below it names one: ``job.pftrace/rank-1``. `window`: on the clock of ``ts_ns``.
-    Of a file with several runs, the first; the events of others are counted in `skipped`.
+    Of a file by htagraph with several ranks, a path below it names one: ``job.pftrace/rank-1``. Of
+    a file with several runs, the first; the events of others are counted in `skipped`.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file, path = "", source, None

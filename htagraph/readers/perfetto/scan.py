@@ -35,12 +35,8 @@ class Room(NamedTuple):
     @classmethod
     def of(cls, *counts: int) -> Room:
         """Tables with so many columns each."""
-        return cls(
-            *(
-                np.zeros((n_rows, n), dtype=np.int64)
-                for n_rows, n in zip(_ROWS, counts, strict=True)
-            )
-        )
+        sizes = zip(_ROWS, counts, strict=True)
+        return cls(*(np.zeros(size, dtype=np.int64) for size in sizes))
 
 
 class Scan(NamedTuple):
@@ -72,8 +68,3 @@ class Scan(NamedTuple):
     flow_ends: I64
     text_at: I64
     text_bytes: I64
-
-    @classmethod
-    def of(cls, room: Room) -> Scan:
-        """The columns of filled tables."""
-        return cls(*(row for table in room for row in table))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.model.arrays import F64, I64, Bools
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.events import SparseColumn
 from htagraph.model.perfetto_fields import (
     TYPE_COUNTER,
@@ -19,7 +18,6 @@ from htagraph.model.perfetto_fields import (
     TYPE_SLICE_BEGIN,
     TYPE_SLICE_END,
 )
-from htagraph.model.samples import SampleTable, Series
 from htagraph.readers.kineto.compiled.pairing import paired
 from htagraph.readers.perfetto.clock_snapshots import Clocks
 from htagraph.readers.perfetto.defects import Defect
@@ -29,7 +27,6 @@ from htagraph.readers.perfetto.scan import (
     BOOL,
     DOUBLE,
     EVENT,
-    FLOAT,
     HAS_TIME,
     HAS_TRACK,
     INT,
@@ -53,7 +50,7 @@ class Slices:
     dur_ns: I64
     track: I64  # Bits of the uuid
     is_point: Bools
-    # sample_packet, sample_ts_ns, sample_track: of shape (k,). Counter samples in file order.
+    # Of counter samples, in file order
     sample_packet: I64
     sample_ts_ns: I64
     sample_track: I64
@@ -310,28 +307,3 @@ class TraceContent:
                     slices,
                     found.view(np.float64) if kind == "float" else found,
                 )
-
-    @cached_property
-    def sample_values(self) -> F64:
-        """Values of samples as in the file."""
-        packet = self.slices.sample_packet
-        raw = self.scan.value[packet]
-        is_float = self.scan.what[packet] & FLOAT != 0
-        return np.where(is_float, raw.view(np.float64), raw.astype(np.float64))
-
-    def samples(self, series: Iterable[tuple[int, Series]], zero_ns: int) -> SampleTable:
-        """Samples of some counters.
-
-        `series`: bits of the track's uuid, and its description.
-        """
-        parts: list[tuple[Series, Any, Any]] = []
-        for uuid, one in series:
-            rows = np.flatnonzero(self.slices.sample_track == uuid)
-            ts_ns = self.slices.sample_ts_ns[rows]
-            order = np.argsort(ts_ns, kind="stable")
-            track = self.tracks.by_uuid.get(uuid % (1 << 64), Track())
-            value = self.sample_values[rows[order]]
-            if track.is_incremental:
-                value = np.cumsum(value)
-            parts.append((one, ts_ns[order] + zero_ns, value * track.multiplier))
-        return SampleTable.of(parts)

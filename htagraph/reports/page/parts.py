@@ -21,7 +21,7 @@ from htagraph.model.kinds import bound_in_words
 from htagraph.model.labels import printable
 from htagraph.readers.storage import is_remote, url_of
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
+from htagraph.reports.plots.drawing import BOUND_COLORS, CAUSE_COLORS
 from htagraph.reports.summary import Summary
 from htagraph.writers.output_file import write_text
 

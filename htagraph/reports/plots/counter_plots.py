@@ -14,18 +14,20 @@ from htagraph.model.arrays import F64, I64
 from htagraph.model.units import human_count, human_duration, human_number
 from htagraph.model.window import Window
 from htagraph.reports.answers import EMPTY_ANSWERS
-from htagraph.reports.plots.drawing import Drawing, Line, thin_line
-from htagraph.reports.plots.style import (
+from htagraph.reports.plots.drawing import (
     BOUND_COLORS,
+    Drawing,
+    Line,
     TimeUnit,
     durations_axis,
     label,
     new_figure,
     no_figure,
     of_frame,
-    series_line,
+    series_style,
     step_lines,
     stepped,
+    thin_line,
     time_axis,
     track_labels,
     translucent,
@@ -89,15 +91,10 @@ def launch_stats(frame: pd.DataFrame) -> Drawing:
     if shorter >= _WORTH_SAYING:
         title += f", longer than its work in {shorter:.0%} of {len(frame):,} launches"
     y_axis = {"title": {"text": "number of launches"}, "rangemode": "tozero"}
-    figure = new_figure(
-        lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified"
-    )
     n_early = int((frame["launch_delay_ns"] == 0).sum())
-    if n_early:
-        figure.layout["meta"] = {
-            "note": f"{n_early:,} launches have no delay: their work starts before the call ends."
-        }
-    return figure
+    early = f"{n_early:,} launches have no delay: their work starts before the call ends."
+    x_axis, note = durations_axis("duration"), early if n_early else None
+    return new_figure(lines, title, xaxis=x_axis, yaxis=y_axis, hovermode="x unified", note=note)
 
 
 @of_frame(answers.COUNTERS)
@@ -188,7 +185,7 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dra
         for column in ("allocated", "reserved")
         if (part[column] >= 0).any()
     }
-    color = {name: series_line(place)["color"] for place, name in enumerate(drawn)}
+    color = {name: series_style(place)["color"] for place, name in enumerate(drawn)}
     traces = [
         stepped(
             f"{column}, {name}",
@@ -211,7 +208,7 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dra
             "xanchor": "right" if peak["ts_ns"] - origin > window.dur_ns / 2 else "left",
             "ax": 0,
             "ay": -24,
-            "arrowcolor": series_line(0)["color"],
+            "arrowcolor": series_style(0)["color"],
         }
         for peak in peaks.values()
     ]
@@ -231,7 +228,7 @@ def memory_timeline(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dra
         showlegend=True,
         annotations=marks,
         shapes=step_lines(frame.attrs.get("steps_ns", ()), window, unit),
-        meta={"note": _note(len(drawn), len(tracks), lines.values())},
+        note=_note(len(drawn), len(tracks), lines.values()),
     )
 
 
@@ -277,14 +274,14 @@ def _levels(
     value = f"%{{y:,.4~g}} {unit_name}"
     return new_figure(
         [
-            stepped(name, unit.of(line.ts_ns - origin), line.value, series_line(place), value)
+            stepped(name, unit.of(line.ts_ns - origin), line.value, series_style(place), value)
             for place, (name, line) in enumerate(drawn.items())
         ],
         title,
         xaxis=time_axis(unit, end - origin),
         yaxis={"title": {"text": unit_name}, "rangemode": "tozero"},
         showlegend=True,
-        meta={"note": _note(len(drawn), n_all, drawn.values())},
+        note=_note(len(drawn), n_all, drawn.values()),
     )
 
 
@@ -352,7 +349,7 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Dr
         xaxis=time_axis(unit, end - origin)
         | {"anchor": "y" if len(shown) == 1 else f"y{len(shown)}"},
         **layout,
-        meta={"note": _sample_plots_note(frame, len(rows), len(shown), end - origin)},
+        note=_sample_plots_note(frame, len(rows), len(shown), end - origin),
     )
 
 
@@ -377,7 +374,7 @@ def _sample_plots_line(
     line: pd.DataFrame, clock: tuple[TimeUnit, int], axis: str, place: int, title: str
 ) -> list[dict[str, Any]]:
     """The mean over time, within a band from the least to the greatest of joined samples."""
-    (unit, origin_ns), shape = clock, {"shape": "hv", "width": 1.5, **series_line(place)}
+    (unit, origin_ns), shape = clock, {"shape": "hv", "width": 1.5, **series_style(place)}
     start, dur = line["start_ns"].to_numpy(np.int64), line["dur_ns"].to_numpy(np.int64)
     x = unit.of(start - origin_ns)
     apart = np.flatnonzero(start[1:] != start[:-1] + dur[:-1]) + 1

@@ -16,11 +16,11 @@ from htagraph.model.kinds import in_words
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_duration
 from htagraph.reports.markdown import share_of_all
-from htagraph.reports.plots.drawing import Drawing
-from htagraph.reports.plots.style import (
+from htagraph.reports.plots.drawing import (
     BOUND_COLORS,
     CAUSE_COLORS,
     CLASS_COLORS,
+    Drawing,
     TimeUnit,
     bars,
     color_of,
@@ -105,8 +105,7 @@ def temporal_breakdown(frame: pd.DataFrame) -> Drawing:
             f"({frame['idle_share'].max():.0%})"
         )
     axis = {"title": {"text": "share of the time, %"}, "range": [0, 100]}
-    meta = {"note": note}
-    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis, meta=meta)
+    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis, note=note)
 
 
 @of_frame(answers.IDLE_TIME)
@@ -137,15 +136,12 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
     share = shown.iloc[0] / total
     title = f"The largest single contributor is {names[0]} with {share:.0%} of idle time"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
-    figure = new_figure(
-        traces, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names)
+    rest = human_duration(int(by_name.iloc[top:].sum()))
+    others = f"{len(by_name) - top:,} others take {rest} together; the table lists them."
+    note, rows = others if len(by_name) > top else None, named_rows(names)
+    return new_figure(
+        traces, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=rows, note=note
     )
-    if len(by_name) > top:
-        rest = human_duration(int(by_name.iloc[top:].sum()))
-        figure.layout["meta"] = {
-            "note": f"{len(by_name) - top:,} others take {rest} together; the table lists them."
-        }
-    return figure
 
 
 @of_frame(answers.IDLE_CATEGORIES)
@@ -171,8 +167,7 @@ def idle_categories(frame: pd.DataFrame) -> Drawing:
     parts = (f"{in_words(name)} {table[name].sum() / total:.0%}" for name in _IDLE_COLORS)
     title = f"Gaps between the kernels of streams: {', '.join(parts)}"
     axis = {"title": {"text": f"idle time between kernels, {unit.name}"}}
-    meta = {"note": note}
-    return new_figure(traces, title, rows=len(rows), barmode="stack", xaxis=axis, meta=meta)
+    return new_figure(traces, title, rows=len(rows), barmode="stack", xaxis=axis, note=note)
 
 
 @of_frame(answers.OVERLAP)
@@ -212,8 +207,7 @@ def overlap(frame: pd.DataFrame) -> Drawing:
         else "Nothing communicates"
     )
     axis = {"title": {"text": f"time, {unit.name}"}}
-    meta = {"note": note}
-    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis, meta=meta)
+    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis, note=note)
 
 
 @of_frame(answers.EXPOSED_COMMUNICATION)
@@ -273,8 +267,7 @@ def utilization(frame: pd.DataFrame) -> Drawing:
     ]
     title = _use(frame)
     axis = {"title": {"text": "share of warp slots and of the time, %"}, "range": [0, 100]}
-    meta = {"note": note}
-    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis, meta=meta)
+    return new_figure(traces, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis, note=note)
 
 
 def _use(frame: pd.DataFrame) -> str:

@@ -15,10 +15,10 @@ from htagraph.model.job_answers import PIPELINE_SCHEDULE
 from htagraph.model.kinds import Bound
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
-from htagraph.reports.plots.drawing import Drawing
-from htagraph.reports.plots.style import (
+from htagraph.reports.plots.drawing import (
     BOUND_COLORS,
     LEGIBLE_PX,
+    Drawing,
     TimeUnit,
     hatched,
     label,
@@ -27,7 +27,7 @@ from htagraph.reports.plots.style import (
     no_figure,
     of_frame,
     percent,
-    series_marker,
+    series_style,
     time_axis,
 )
 
@@ -91,12 +91,11 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
         "hovertemplate": f"%{{y}}, collective %{{x}}: waits %{{z:.4~g}} {unit.name}<extra></extra>",
     }
     axis = {"title": {"text": "collective, in order of time"}, "showgrid": False}
-    figure = new_figure([heat], title, rows=min(max(len(ranks), 3), _MAX_ROWS), xaxis=axis)
     some = f"The {len(ranks)} of {len(every):,} ranks that keep others waiting longest."
     many = f"Each column is {joined} collectives and shows the longest wait."
     notes = [some] * (len(ranks) < len(every)) + [many] * (joined > 1)
-    figure.layout["meta"] = {"note": " ".join(notes)}
-    return figure
+    rows = min(max(len(ranks), 3), _MAX_ROWS)
+    return new_figure([heat], title, rows=rows, xaxis=axis, note=" ".join(notes))
 
 
 @of_frame(answers.KERNEL_BREAKDOWN, "rank")
@@ -138,7 +137,7 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
             "name": f"rank {rank}" if rank != "ranks" else "ranks",
             "x": part["ratio"],
             "y": part["row"],
-            "marker": {"size": 9, "opacity": 0.9, **series_marker(place)},
+            "marker": {"size": 9, "opacity": 0.9, **series_style(place, "symbol")},
             "customdata": [
                 f"rank {one}: {human_duration(mean)} on average"
                 for one, mean in zip(part["rank"].tolist(), part["mean_ns"].tolist(), strict=True)
@@ -241,7 +240,9 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Drawing:
     start_ns, dur_ns = int(acts["begin_ns"].min()), int(length[number])
     unit = TimeUnit.fitting(dur_ns)
     ranks = acts.groupby("rank").agg(
-        replica=("replica", "first"), stage=("stage", "min"), own=("stage", _listed)
+        replica=("replica", "first"),
+        stage=("stage", "min"),
+        own=("stage", lambda one: ", ".join(map(str, sorted(set(one.tolist()))))),
     )
     ranks = ranks.sort_values(["replica", "stage"])
     row = pd.Series(np.arange(len(ranks)), index=ranks.index)
@@ -302,8 +303,3 @@ def pipeline_schedule(schedule: pd.DataFrame, *, step: int = -1) -> Drawing:
         xaxis=time_axis(unit, dur_ns, "common time"),
         dragmode="zoom",
     )
-
-
-def _listed(stages: pd.Series[int]) -> str:
-    """Stages in words."""
-    return ", ".join(map(str, sorted(set(stages.tolist()))))

@@ -20,9 +20,10 @@ from htagraph.model.kinds import KernelClass
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.reports.plots.drawing import Blocks, Drawing, thin_path
-from htagraph.reports.plots.style import (
+from htagraph.reports.plots.drawing import (
     CLASS_COLORS,
+    Blocks,
+    Drawing,
     TimeUnit,
     bars,
     block_bars,
@@ -35,6 +36,7 @@ from htagraph.reports.plots.style import (
     of_path,
     percent,
     step_lines,
+    thin_path,
     time_axis,
 )
 from htagraph.run.graph import TraceGraph
@@ -261,7 +263,7 @@ def timeline(graph: TraceGraph, *, max_marks: int = _MAX_MARKS) -> Drawing:
         xaxis=time_axis(unit, window.dur_ns),
         shapes=step_lines(find_steps(dag.events)["start_ns"], window, unit),
         dragmode="zoom",
-        meta={"note": note.strip()},
+        note=note.strip(),
     )
 
 

@@ -18,9 +18,10 @@ from htagraph.model.colors import SERIES, Color
 from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
-from htagraph.reports.plots.drawing import Blocks, Drawing, thin_path
-from htagraph.reports.plots.style import (
+from htagraph.reports.plots.drawing import (
     BOUND_COLORS,
+    Blocks,
+    Drawing,
     TimeUnit,
     bars,
     block_bars,
@@ -34,6 +35,7 @@ from htagraph.reports.plots.style import (
     of_path,
     percent,
     step_lines,
+    thin_path,
     time_axis,
 )
 from htagraph.reports.summary import time_by_step
@@ -97,7 +99,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         xaxis=time_axis(unit, path.dur_ns),
         shapes=step_lines(find_steps(path.dag.events)["start_ns"], path.window, unit),
         dragmode="zoom",
-        meta={"note": _note(segments, blocks, path.dur_ns)},
+        note=_note(segments, blocks, path.dur_ns),
     )
 
 
@@ -159,7 +161,7 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Drawin
         yaxis=named_rows(names) | {"fixedrange": True},
         xaxis=time_axis(unit, path.dur_ns, "common time"),
         dragmode="zoom",
-        meta={"note": _note(segments, blocks, path.dur_ns)},
+        note=_note(segments, blocks, path.dur_ns),
     )
 
 
@@ -267,12 +269,11 @@ def steps(path: CriticalPath) -> Drawing:
     rows = named_rows([label(name, width=28) for name in names[:_MAX_STEPS]])
     axis = {"title": {"text": f"time of the critical path, {unit.name}"}}
     title = _steps_title(names, total)
-    figure = new_figure(
-        traces, title, rows=max(len(shown), 1), barmode="stack", xaxis=axis, yaxis=rows
+    first = f"The first {_MAX_STEPS} of {len(table):,} steps."
+    note, n_rows = first if len(table) > _MAX_STEPS else None, max(len(shown), 1)
+    return new_figure(
+        traces, title, rows=n_rows, barmode="stack", xaxis=axis, yaxis=rows, note=note
     )
-    if len(table) > _MAX_STEPS:
-        figure.layout["meta"] = {"note": f"The first {_MAX_STEPS} of {len(table):,} steps."}
-    return figure
 
 
 def _steps_title(names: list[str], total: I64) -> str:
@@ -344,5 +345,5 @@ def differences(
         barmode="group",
         yaxis=named_rows([escape(short[name]) for name in whole]),
         xaxis={"title": {"text": f"time, {unit.name}" if is_time else "count"}},
-        meta={"note": f"The table lists {rest:,} more." if rest else ""},
+        note=f"The table lists {rest:,} more." if rest else "",
     )

@@ -85,9 +85,8 @@ def key_table() -> Keys:
     for code, (level, key, *_) in enumerate(known):
         keys.text[64 * code : 64 * code + len(key)] = np.frombuffer(key.encode(), dtype=np.uint8)
         keys.first[code] = word = int.from_bytes(key.encode()[:8], "little")
-        slot = ((word ^ (len(key) * 2 + level)) * int(_MULTIPLIER) % (1 << 64)) >> int(
-            _SHIFT
-        )  # as `_slot`
+        # As `_slot`.
+        slot = ((word ^ (len(key) * 2 + level)) * int(_MULTIPLIER) % (1 << 64)) >> int(_SHIFT)
         while keys.slots[slot]:
             slot = (slot + 1) % _SLOTS
         keys.slots[slot] = code + 1
