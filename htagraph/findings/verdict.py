@@ -344,6 +344,8 @@ class Verdict:
         How near the operators on the device are to its roofs, if most of them are known.
     rests_on : str
         The part of the window that was replayed, if not all of it.
+    functions : str
+        What the largest functions of the program cost, if Python stacks were recorded.
 
     Examples
     --------
@@ -365,11 +367,17 @@ class Verdict:
     replays: str = ""
     roof: str = ""
     rests_on: str = ""
+    functions: str = ""
 
     @property
     def to_record(self) -> str:
         """The setting of the profiler that would name what the cards cannot; said once."""
         return next((one.to_record for one in self.top_findings if one.to_record), "")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else is known, for programs; empty texts for what is not."""
+        return self.functions, self.replays, self.to_record, self.rests_on
 
     @property
     def by_cause(self) -> dict[str, str]:
@@ -578,8 +586,8 @@ class Verdict:
                     yield Paragraph("evidence", f"{alone}{found}", 3)
                 if finding.fix.do:
                     yield Paragraph("fix", finding.advice, 3)
-        if self.also:
-            yield Paragraph("also", self.also, opens=not self.cards)
+        for number, said in enumerate(filter(None, (self.functions, self.also))):
+            yield Paragraph("also", said, opens=not self.cards and not number)
         first = f"{self.replays.partition('. ')[0].rstrip('.')}." if self.replays else ""
         if said := " ".join(filter(None, (self.to_record, first))):
             yield Paragraph("note", said)
@@ -621,7 +629,7 @@ class Verdict:
             "apart": dict(self.apart),
             "also": self.also,
             "damage": list(self.damage),
-            "notes": [text for text in (self.replays, self.to_record, self.rests_on) if text],
+            "notes": list(filter(None, self.notes)),
         }
 
     def __repr__(self) -> str:

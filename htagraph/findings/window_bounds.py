@@ -21,7 +21,7 @@ from htagraph.findings.findings import (
     roof_in_words,
 )
 from htagraph.findings.path import CriticalPath
-from htagraph.findings.verdict import Verdict
+from htagraph.findings.verdict import LEAST_CARD, Verdict, percent
 from htagraph.lookup.damage import (
     LOST_LIMIT,
     damage_of,
@@ -30,13 +30,17 @@ from htagraph.lookup.damage import (
     lost_share,
 )
 from htagraph.lookup.find_window import WHOLE
+from htagraph.lookup.python_code import runs_in
 from htagraph.lookup.windowed import device_work
 from htagraph.model.kinds import Bound, Cause
+from htagraph.model.labels import name_label
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
+from htagraph.queries.functions import EVERYWHERE, functions
 from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.queries.roofline import speed_of_light
+from htagraph.replay.changes import remove
 from htagraph.replay.excerpt import LARGE
 
 _COSTS = 0.05
@@ -44,6 +48,10 @@ _COSTS = 0.05
 
 _MOST = 0.5
 """More than this share is most of the window. Pinned by the same test."""
+
+_SAME = 1.1
+"""Up to so many times the cost of a card, a function that it names says the same. Chosen. Pinned by
+test_findings."""
 
 _MEANING = {
     "launch": "Launch-bound: the host launches the next graph too late.",
@@ -168,11 +176,47 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None, damage: Sequence[Dam
     if len(found):
         advise = partial(advice_off_path, context, path.dur_ns)
         verdict = completed(verdict, path.trials, advise, by=path.excerpt.factor)
-        verdict = replace(verdict, rests_on=path.excerpt.sentence)
+        told = functions_in_words(path, verdict)
+        verdict = replace(verdict, rests_on=path.excerpt.sentence, functions=told)
     if context.is_replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)
     return verdict
+
+
+_N_FUNCTIONS = 3
+"""Functions that a verdict names. A limit of the screen: `functions` has all. Pinned by
+test_findings."""
+
+
+def functions_in_words(path: CriticalPath, verdict: Verdict) -> str:
+    """What the largest functions cost with all that they call; empty without Python stacks.
+
+    Not said of what a card names and what costs no more, and of functions around others.
+    """
+    part, rehearsal = path.excerpt, path.trials.rehearsal
+    find = partial(functions, part.dag, part.window)
+    found = rehearsal.expected.replay.once("functions", find)
+    whole_ns, said = part.window.dur_ns, []
+    least_ns = LEAST_CARD * whole_ns
+    is_one = (found["frame"] != "") & (found["inclusive_ns"] < EVERYWHERE * whole_ns)
+    is_one &= found["own_ns"] >= np.maximum(least_ns, _MOST * found["inclusive_ns"])
+    for one in found[is_one].head(_N_FUNCTIONS).to_dict("records"):
+        cost_ns = rehearsal.saved_ns([remove(one["frame"])])
+        on_card = any(
+            runs_in(card.evidence[0].frame, one["frame"])
+            and cost_ns * part.factor < _SAME * card.weight_ns
+            for card in verdict.top_findings
+            if card.evidence
+        )
+        if cost_ns < least_ns or on_card:
+            continue
+        mostly = f", mostly {name_label(one['mostly'])}" if one["mostly"] else ""
+        backward = percent(one["backward_ns"], whole_ns)
+        more = f", and its gradients up to {backward}" if one["backward_ns"] >= least_ns else ""
+        where = f"{one['function']} ({one['place']})"
+        said.append(f"{where} costs {percent(cost_ns, whole_ns)}{mostly}{more}")
+    return f"With all that they call: {'; '.join(said)}." if said else ""
 
 
 def told_of(path: CriticalPath, context: Context, costs: pd.DataFrame) -> Told:

@@ -16,6 +16,13 @@ from htagraph.model.window import Window
 
 NO_FUNCTION = "(no function)"
 """Function of time that no frame of user code is around."""
+EVERYWHERE = 0.9
+"""Share of the window from which on a function tells nothing: all runs in it. Chosen. Pinned with
+the next two by test_functions."""
+_MOST = 0.5
+"""More than this share is most of something."""
+_N_REMOVED, _LEAST = 5, 0.001
+"""Functions whose removal is tried, and the least share of the path of one, by own time. Chosen."""
 
 
 def functions(dag: Dag, window: Window) -> pd.DataFrame:
@@ -72,3 +79,12 @@ def function_table(stacks: Stacks, whole_ns: int) -> pd.DataFrame:
     return found.sort_values(
         ["own_ns", "inclusive_ns", "frame"], ascending=[False, False, True], ignore_index=True
     )
+
+
+def worth_removing(found: pd.DataFrame) -> list[str]:
+    """Frames of the largest functions, and of the deepest one that has half of the path."""
+    whole_ns = max(int(found["own_ns"].sum()), 1)
+    named = found[(found["frame"] != "") & (found["inclusive_ns"] < EVERYWHERE * whole_ns)]
+    large = named[named["own_ns"] >= _LEAST * whole_ns].head(_N_REMOVED)
+    half = named[named["inclusive_ns"] >= _MOST * whole_ns].nsmallest(1, "inclusive_ns")
+    return list(dict.fromkeys([*large["frame"], *half["frame"]]))

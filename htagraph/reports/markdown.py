@@ -139,7 +139,10 @@ def _head(summary: Summary | JobSummary) -> list[str]:
             lines += [f"   *{escaped(one.advice)}*{escaped(why)}"] if one.fix.do else []
         head.append("  \n".join(lines))
     notes = verdict.document()["notes"]
-    return [*head, *map(escaped, filter(None, [verdict.also, *notes, *summary.notes]))]
+    return [
+        *head,
+        *map(escaped, filter(None, [verdict.functions, verdict.also, *notes, *summary.notes])),
+    ]
 
 
 def _help(summary: Summary | JobSummary) -> list[str]:

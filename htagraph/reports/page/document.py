@@ -272,7 +272,8 @@ def first_screen(
     if any(finding.hidden for finding in verdict.top_findings):
         key = "Hatched: on the critical path, but other work takes nearly as long meanwhile."
         said.append(f'<p class="note key"><i class="hidden"></i>{key}</p>')
-    said += [f'<p class="also">{escape(verdict.also)}</p>'] * bool(verdict.also)
+    also = filter(None, (verdict.functions, verdict.also))
+    said += [f'<p class="also">{escape(text)}</p>' for text in also]
     said += [f'<p class="note">{escape(text)}</p>' for text in notes]
     items = "".join(
         f'<li><a href="#{one.section}" data-value="{one.value!r}"><span>{escape(one.name)}</span>'
