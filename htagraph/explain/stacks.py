@@ -29,9 +29,8 @@ from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.labels import printable
 from htagraph.model.names import without_step_number
 from htagraph.model.schema import categorical
+from htagraph.writers.flame import BELOW
 
-BELOW = ";"
-"""Between the names of a stack, as tools for flame graphs have it."""
 _VARIES = re.compile(r" object at 0x[0-9a-f]+|(?<=: )\d+(?=>)")
 """Parts of the name of a frame that differ from run to run."""
 

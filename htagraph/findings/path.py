@@ -20,7 +20,7 @@ from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.lookup.windowed import edge_frame
 from htagraph.model.arrays import I8, I64
 from htagraph.model.dag import Dag
-from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
+from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, FLAME, SEGMENTS
 from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import track_name
 from htagraph.model.recording import Origin
@@ -251,6 +251,24 @@ class CriticalPath:
         """What `sums` has found, by label."""
         return {}
 
+    @answers(FLAME)
+    def flame(self) -> pd.DataFrame:
+        """Time of the path by stack and bound, most first; it adds up to the window.
+
+        A stack has the Python frames, ranges and operators around each instant, the outermost
+        first; without frames, only the others.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> path = hg.load(hg.demo_trace("small_kernels")).compile().critical_path()
+        >>> path.flame()["dur_ns"].sum() == path.dur_ns
+        True
+        """
+        from htagraph.explain.stacks import path_stacks  # noqa: PLC0415  deferred: few need it
+
+        return path_stacks(self.dag, self.coded).flame(self.bounds)
+
     @cached_property
     def steps(self) -> DoneSteps:
         """The steps of the trace, each from when the one before was done until it is done."""
@@ -382,6 +400,24 @@ class CriticalPath:
             base_time_ns=self.origin.base_time_ns,
             clock_shift_ns=self.dag.clock_shift_ns,
         )
+
+    def to_flame(self, out: str | Path) -> Path:
+        """Write `flame` for viewers of flame graphs.
+
+        Parameters
+        ----------
+        out : str or Path
+            ``.collapsed`` (flamegraph.pl, inferno) or ``.speedscope.json``
+            (https://www.speedscope.app), and ``.gz`` to compress.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
+        from htagraph.writers.flame import write_flame  # noqa: PLC0415  deferred: few need it
+
+        return write_flame(out, self.flame(), f"Critical path of {self.window_name}")
 
     def to_dot(self, out: str | Path | None = None) -> str:
         """Path as a DOT graph of one slide, written to a file if one is given.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from htagraph.model.kinds import Cause
-from htagraph.model.labels import printable
+from htagraph.model.labels import name_label, printable
 from htagraph.model.units import human_count, human_duration
 from htagraph.replay.change_options import options_of
 from htagraph.replay.changes import Change
@@ -274,6 +274,27 @@ class Finding:
         return "; ".join(filter(None, (named, self.detail, self.hidden, self.when, self.where)))
 
 
+class FunctionCost(NamedTuple):
+    """What the run would be shorter by without a function and all that it calls."""
+
+    function: str
+    place: str  # File and line
+    frame: str  # Name of its frames
+    path_ns: int  # Time of the critical path in it
+    cost_ns: int
+    backward_ns: int  # Time of the path that computes its gradients
+    mostly: str  # Its main operator, empty if most of its own time is in none
+    is_on_card: bool  # A card names it, with this cost
+
+    def said(self, whole_ns: int) -> str:
+        """What it costs, in words."""
+        cost, backward = (percent(ns, whole_ns) for ns in (self.cost_ns, self.backward_ns))
+        mostly = f", mostly {name_label(self.mostly)}" if self.mostly else ""
+        is_large = self.backward_ns >= LEAST_CARD * whole_ns
+        more = f", and its gradients up to {backward}" if is_large else ""
+        return f"{self.function} ({self.place}) costs {cost}{mostly}{more}"
+
+
 class Card(NamedTuple):
     """What a verdict shows as one: a finding, or two that run side by side, with one cost."""
 
@@ -344,8 +365,8 @@ class Verdict:
         How near the operators on the device are to its roofs, if most of them are known.
     rests_on : str
         The part of the window that was replayed, if not all of it.
-    functions : str
-        What the largest functions of the program cost, if Python stacks were recorded.
+    functions : tuple of FunctionCost
+        The largest functions of the program, if Python stacks were recorded.
 
     Examples
     --------
@@ -367,7 +388,7 @@ class Verdict:
     replays: str = ""
     roof: str = ""
     rests_on: str = ""
-    functions: str = ""
+    functions: tuple[FunctionCost, ...] = ()
 
     @property
     def to_record(self) -> str:
@@ -377,7 +398,13 @@ class Verdict:
     @property
     def notes(self) -> tuple[str, ...]:
         """What else is known, for programs; empty texts for what is not."""
-        return self.functions, self.replays, self.to_record, self.rests_on
+        return self.by_function, self.replays, self.to_record, self.rests_on
+
+    @property
+    def by_function(self) -> str:
+        """What functions cost that no card names, in one sentence; empty for none."""
+        told = [one.said(self.dur_ns) for one in self.functions if not one.is_on_card]
+        return f"With all that they call: {'; '.join(told)}." if told and not self.is_hidden else ""
 
     @property
     def by_cause(self) -> dict[str, str]:
@@ -586,7 +613,7 @@ class Verdict:
                     yield Paragraph("evidence", f"{alone}{found}", 3)
                 if finding.fix.do:
                     yield Paragraph("fix", finding.advice, 3)
-        for number, said in enumerate(filter(None, (self.functions, self.also))):
+        for number, said in enumerate(filter(None, (self.by_function, self.also))):
             yield Paragraph("also", said, opens=not self.cards and not number)
         first = f"{self.replays.partition('. ')[0].rstrip('.')}." if self.replays else ""
         if said := " ".join(filter(None, (self.to_record, first))):

@@ -21,7 +21,7 @@ from htagraph.findings.findings import (
     roof_in_words,
 )
 from htagraph.findings.path import CriticalPath
-from htagraph.findings.verdict import LEAST_CARD, Verdict, percent
+from htagraph.findings.verdict import LEAST_CARD, FunctionCost, Verdict
 from htagraph.lookup.damage import (
     LOST_LIMIT,
     damage_of,
@@ -33,7 +33,6 @@ from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.python_code import runs_in
 from htagraph.lookup.windowed import device_work
 from htagraph.model.kinds import Bound, Cause
-from htagraph.model.labels import name_label
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
@@ -176,8 +175,8 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None, damage: Sequence[Dam
     if len(found):
         advise = partial(advice_off_path, context, path.dur_ns)
         verdict = completed(verdict, path.trials, advise, by=path.excerpt.factor)
-        told = functions_in_words(path, verdict)
-        verdict = replace(verdict, rests_on=path.excerpt.sentence, functions=told)
+        costs_of = function_costs(path, verdict)
+        verdict = replace(verdict, rests_on=path.excerpt.sentence, functions=costs_of)
     if context.is_replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)
@@ -189,34 +188,32 @@ _N_FUNCTIONS = 3
 test_findings."""
 
 
-def functions_in_words(path: CriticalPath, verdict: Verdict) -> str:
-    """What the largest functions cost with all that they call; empty without Python stacks.
+def function_costs(path: CriticalPath, verdict: Verdict) -> tuple[FunctionCost, ...]:
+    """What the largest functions cost with all that they call; none without Python stacks.
 
-    Not said of what a card names and what costs no more, and of functions around others.
+    Those around others, in which most of their time is, are left out.
     """
     part, rehearsal = path.excerpt, path.trials.rehearsal
     find = partial(functions, part.dag, part.window)
     found = rehearsal.expected.replay.once("functions", find)
-    whole_ns, said = part.window.dur_ns, []
-    least_ns = LEAST_CARD * whole_ns
+    whole_ns = part.window.dur_ns
     is_one = (found["frame"] != "") & (found["inclusive_ns"] < EVERYWHERE * whole_ns)
-    is_one &= found["own_ns"] >= np.maximum(least_ns, _MOST * found["inclusive_ns"])
-    for one in found[is_one].head(_N_FUNCTIONS).to_dict("records"):
-        cost_ns = rehearsal.saved_ns([remove(one["frame"])])
-        on_card = any(
-            runs_in(card.evidence[0].frame, one["frame"])
-            and cost_ns * part.factor < _SAME * card.weight_ns
-            for card in verdict.top_findings
-            if card.evidence
+    is_one &= found["own_ns"] >= np.maximum(LEAST_CARD * whole_ns, _MOST * found["inclusive_ns"])
+    costs = []
+    for row in found[is_one].head(_N_FUNCTIONS).to_dict("records"):
+        frame, times = row["frame"], (row["inclusive_ns"], row["backward_ns"])
+        path_ns, backward_ns = (round(part.factor * ns) for ns in times)
+        cost_ns = round(part.factor * rehearsal.saved_ns([remove(frame)]))
+        is_on_card = any(
+            runs_in(one.evidence[0].frame, frame)
+            and one.weight_ns <= _SAME * cost_ns
+            and cost_ns <= _SAME * one.weight_ns
+            for one in verdict.top_findings
+            if one.evidence
         )
-        if cost_ns < least_ns or on_card:
-            continue
-        mostly = f", mostly {name_label(one['mostly'])}" if one["mostly"] else ""
-        backward = percent(one["backward_ns"], whole_ns)
-        more = f", and its gradients up to {backward}" if one["backward_ns"] >= least_ns else ""
-        where = f"{one['function']} ({one['place']})"
-        said.append(f"{where} costs {percent(cost_ns, whole_ns)}{mostly}{more}")
-    return f"With all that they call: {'; '.join(said)}." if said else ""
+        named = row["function"], row["place"], frame
+        costs.append(FunctionCost(*named, path_ns, cost_ns, backward_ns, row["mostly"], is_on_card))
+    return tuple(one for one in costs if one.cost_ns >= LEAST_CARD * path.dur_ns)
 
 
 def told_of(path: CriticalPath, context: Context, costs: pd.DataFrame) -> Told:

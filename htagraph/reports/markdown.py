@@ -141,7 +141,7 @@ def _head(summary: Summary | JobSummary) -> list[str]:
     notes = verdict.document()["notes"]
     return [
         *head,
-        *map(escaped, filter(None, [verdict.functions, verdict.also, *notes, *summary.notes])),
+        *map(escaped, filter(None, [verdict.by_function, verdict.also, *notes, *summary.notes])),
     ]
 
 
