@@ -70,11 +70,12 @@ class Stacks:
         What a library or an operator takes counts to the function that calls it.
         """
         kind, name = self.dag.events.kind[self.event], self.dag.events.name[self.event]
-        op = gather(name, nearest(self.parent, self.leaf, kind == EventKind.OP)).astype(np.int64)
+        op = nearest(self.parent, self.leaf, kind == EventKind.OP)
+        function = gather(self.function, self.leaf)
+        op = np.where(gather(self.function, op) == function, op, -1)  # not one around it
+        op = gather(name, op).astype(np.int64)
         n = len(self.dag.events.symbols) + 1
-        key, at = np.unique(
-            (gather(self.function, self.leaf) + 1) * n + op + 1, return_inverse=True
-        )
+        key, at = np.unique((function + 1) * n + op + 1, return_inverse=True)
         return key // n - 1, key % n - 1, sum_by_code(at, self.dur_ns, len(key))
 
     def flame(self, bound: I64) -> pd.DataFrame:
@@ -133,7 +134,7 @@ def path_stacks(dag: Dag, segments: Segments) -> Stacks:
         events.ts_ns,
         events.end_ns,
         (gather(outer_first, events.kind), events.external_id),
-        is_call=events.kind == EventKind.RUNTIME,
+        is_call=is_frame | (events.kind == EventKind.RUNTIME),  # a range outlasts what entered it
         rows=np.flatnonzero(events.is_host | is_frame),
     )
     above, innermost = nested.parent.astype(np.int64), nested.innermost.astype(np.int64)

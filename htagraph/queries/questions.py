@@ -72,6 +72,8 @@ _MAX_INT = 2**62
 
 ARGS_READERS = frozenset({"cupti_counters", "cupti_rates"})
 """Questions that also need the ``args`` of events, which are in the file only."""
+STACK_READERS = frozenset({"functions"})
+"""Questions that need Python stacks."""
 
 
 def question_of(name: str) -> Question:
