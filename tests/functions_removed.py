@@ -1,9 +1,10 @@
 """What a run is shorter by without a function: predicted by a replay, and measured.
 
-``python -m tests.functions_removed FOLDER``: a folder of pairs of runs, ``CASE.before_stack.*`` with
-Python stacks, and ``CASE.truth.json`` with the function that was planted (``fn``), and by how much
-the steps of the run without it are shorter, in ms: untraced (``wall_saving_ms``), without time in
-which the machine ran others (``saving_ms``), and traced (``traced_wall_saving_ms``).
+``python -m tests.functions_removed FOLDER``: pairs of runs, ``CASE.before_stack.*`` with Python
+stacks, and ``CASE.truth.json`` with the function that was planted (``fn``), and what the steps of
+the run without it were shorter by when nothing was recorded: by the wall (``wall_saving_ms`` of
+``wall_before_ms``), and by the time in which they had the machine (``saving_ms`` of
+``quiet_before_ms``).
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ import htagraph as hg
 
 
 class Removed(NamedTuple):
-    """A function of a run: its rank by own time, and what a step is shorter by without it, in ms."""
+    """A function: its rank by own time, and shares of a step that the run is shorter by."""
 
     case: str
     function: str
     rank: int
-    step_ms: float
     predicted_ms: float
-    backward_ms: float
-    """Time of the gradients of its operators, which a replay leaves."""
-    measured_ms: tuple[float, float, float]
-    """Untraced, and with stacks, by the wall; and by the time that the run had the machine."""
+    predicted: float
+    backward: float
+    """What the gradients of its operators take; a replay leaves them."""
+    by_wall: float
+    by_quiet: float
 
 
 def removed(truth: Path) -> Removed | None:
@@ -44,18 +45,18 @@ def removed(truth: Path) -> Removed | None:
     named = found[found["function"].map(lambda name: planted.fullmatch(name) is not None)]
     if not len(named):
         return None
-    first = named.iloc[0]
-    n_steps = 1e6 * max(graph.critical_path().n_steps, 1)
-    saved_ns = hg.what_if(graph, hg.remove(first["frame"])).saves_ns.expected_ns
-    names = ("wall_saving_ms", "traced_wall_saving_ms", "saving_ms")
+    first, whole_ns = named.iloc[0], graph.dur_ns
+    saves = hg.what_if(graph, hg.remove(first["frame"])).saves_ns
+    assert saves is not None
     return Removed(
         case,
         first["function"],
         int(named.index[0]) + 1,
-        graph.dur_ns / n_steps,
-        saved_ns / n_steps,
-        first["backward_ns"] / n_steps,
-        tuple(told[name] for name in names),
+        saves.expected_ns / max(graph.critical_path().n_steps, 1) / 1e6,
+        saves.expected_ns / whole_ns,
+        first["backward_ns"] / whole_ns,
+        told["wall_saving_ms"] / told["wall_before_ms"],
+        told["saving_ms"] / told["quiet_before_ms"],
     )
 
 
@@ -65,12 +66,9 @@ def all_removed(folder: Path) -> Iterator[Removed]:
 
 
 if __name__ == "__main__":
-    print(
-        "case function rank  step  predicted +backward  measured: wall, traced, quiet (ms a step)"
-    )
+    print("case              function        rank   ms a step  predicted +gradients   wall  quiet")
     for one in all_removed(Path(sys.argv[1])):
-        measured = "  ".join(f"{ms:6.1f}" for ms in one.measured_ms)
         print(
-            f"{one.case:18}{one.function:18}{one.rank:2}{one.step_ms:8.1f}{one.predicted_ms:8.1f}"
-            f"{one.backward_ms:8.1f}    {measured}"
+            f"{one.case:18}{one.function:18}{one.rank:2}{one.predicted_ms:12.1f}"
+            f"{one.predicted:11.0%}{one.backward:11.0%}{one.by_wall:7.0%}{one.by_quiet:7.0%}"
         )

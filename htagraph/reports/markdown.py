@@ -235,6 +235,8 @@ def next_question(summary: Summary | JobSummary) -> tuple[str, str]:
             return ("info" if isinstance(summary, Summary) else "ask quality"), ""
         case "nothing" | "side by side":
             return "what-if", ""
+        case "work bound" if verdict.functions:
+            return "ask functions", ""
         case "one rank" | "work bound":
             return _NEXT[Cause(verdict.findings[0].cause)], ""
     options = options_of(without(verdict.findings[0].cause))

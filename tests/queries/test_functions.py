@@ -179,7 +179,7 @@ def test_time_outside_all_functions_is_a_row_of_its_own():
     }
 
 
-def _many(times_us: list[int], around: list[tuple[str, int, int]] = []) -> TraceGraph:
+def _many(times_us: list[int], *around: tuple[str, int, int]) -> TraceGraph:
     """A step that calls functions one after another, each of one operator, some within others."""
     rows = [(0, sum(times_us) + 2, "train.py(9): step", EventKind.PYTHON)]
     rows += [(begin, time, name, EventKind.PYTHON) for name, begin, time in around]
@@ -214,7 +214,7 @@ def test_the_five_largest_functions_are_tried_and_not_those_around_all():
 
 def test_the_deepest_function_with_half_of_the_path_is_tried():
     """It calls six others, and does nothing itself."""
-    graph = _many([100] * 6 + [300], around=[("train.py(4): loss", 1, 600)])
+    graph = _many([100] * 6 + [300], ("train.py(4): loss", 1, 600))
 
     found = worth_removing(graph.functions())
 

@@ -23,8 +23,9 @@ from htagraph.reports.page.parts import Texts
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.writers.flame import BELOW
 
-_N_STACKS, _LEAST_WIDTH = 2_000, 0.0005
+_N_STACKS, _LEAST_WIDTH = 20_000, 0.0005
 """Stacks, and the least share of the path of a box, in a flame graph. A limit of the page."""
+_REST = "(shorter stacks)"
 
 Flame = list[tuple[int, str, int, str, float]]
 """Boxes: the one above (-1 for none), name, time, bound of most of it, and the share of its time
@@ -38,24 +39,23 @@ def flame_boxes(flame: pd.DataFrame, functions: Iterable[FunctionCost]) -> Flame
     Of a function whose cost is known, what its path time exceeds that by is hidden.
     """
     hidden = {one.frame: max(1 - one.cost_ns / max(one.path_ns, 1), 0.0) for one in functions}
-    times: dict[tuple[str, ...], Counter[str]] = {}
-    for stack, bound, dur_ns in flame.head(_N_STACKS).itertuples(index=False):
-        names = tuple(stack.split(BELOW))
-        for depth in range(1, len(names) + 1):
-            times.setdefault(names[:depth], Counter())[str(bound)] += dur_ns
-    least_ns = _LEAST_WIDTH * flame["dur_ns"].sum()
-    total = {stack: bounds.total() for stack, bounds in times.items() if bounds.total() >= least_ns}
-    order = sorted(total, key=lambda stack: (-total[stack], len(stack)))
-    number = {stack: at for at, stack in enumerate(order)}
+    shown, rest_ns = flame.head(_N_STACKS), int(flame["dur_ns"][_N_STACKS:].sum())
+    rows = [*shown.astype(object).itertuples(index=False), (_REST, "", rest_ns)]
+    number: dict[tuple[int, str], int] = {}
+    times: list[Counter[str]] = []
+    for stack, bound, dur_ns in rows:
+        at = -1
+        for name in stack.split(BELOW):
+            at = number.setdefault((at, name), len(times))
+            times += [Counter()] * (at == len(times))
+            times[at][bound] += dur_ns
+    least_ns = max(_LEAST_WIDTH * int(flame["dur_ns"].sum()), 1)
+    total = [of.total() for of in times]
+    order = sorted((at for at, ns in enumerate(total) if ns >= least_ns), key=lambda at: -total[at])
+    place, above = {-1: -1} | {at: row for row, at in enumerate(order)}, list(number)
     return [
-        (
-            number.get(stack[:-1], -1),
-            stack[-1],
-            int(total[stack]),
-            times[stack].most_common(1)[0][0],
-            hidden.get(stack[-1], 0.0),
-        )
-        for stack in order
+        (place[above[at][0]], name, total[at], times[at].most_common(1)[0][0], hidden.get(name, 0))
+        for at, name in ((at, above[at][1]) for at in order)
     ]
 
 
