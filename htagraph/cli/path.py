@@ -163,8 +163,8 @@ def write_path(found: CriticalPath | JobPath, out: Path, **options: Any) -> None
     }
     hint = "end the name in .pftrace or .dot."
     if isinstance(found, CriticalPath):
-        writers[".json"] = found.to_flame if _is_flame(out) else found.to_chrome_json
-        writers[".collapsed"] = found.to_flame
+        writers[".json"] = found.flame if _is_flame(out) else found.to_chrome_json
+        writers[".collapsed"] = found.flame
         hint = "end the name in .pftrace, .json or .dot; or .collapsed or .speedscope.json."
     if suffix not in writers:
         raise OutputError(f"unknown format {suffix!r}.", path=out, hint=hint)

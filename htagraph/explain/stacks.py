@@ -31,8 +31,8 @@ from htagraph.model.names import without_step_number
 from htagraph.model.schema import categorical
 from htagraph.writers.flame import BELOW
 
-_VARIES = re.compile(r" object at 0x[0-9a-f]+|(?<=: )\d+(?=>)")
-"""Parts of the name of a frame that differ from run to run."""
+_VARIES = re.compile(r" object at 0x[0-9a-f]+|(?P<module>^nn\.Module: .*)_\d+$")
+"""Parts of the names of frames that tell objects apart, such as layers that are alike."""
 
 
 @dataclass(frozen=True)
@@ -64,44 +64,24 @@ class Stacks:
         own_ns = sum_by_code(leaf[known], self.dur_ns[known], len(item))
         return sums_under(parent, self.function[item], own_ns, len(self.dag.events.symbols))
 
-    def own_ns(self) -> tuple[I64, I64, I64]:
-        """Time by function and innermost operator, as symbols, -1 for none; adds up to the path.
-
-        What a library or an operator takes counts to the function that calls it.
-        """
-        kind, name = self.dag.events.kind[self.event], self.dag.events.name[self.event]
-        op = nearest(self.parent, self.leaf, kind == EventKind.OP)
-        function = gather(self.function, self.leaf)
-        op = np.where(gather(self.function, op) == function, op, -1)  # not one around it
-        op = gather(name, op).astype(np.int64)
-        n = len(self.dag.events.symbols) + 1
-        key, at = np.unique((function + 1) * n + op + 1, return_inverse=True)
-        return key // n - 1, key % n - 1, sum_by_code(at, self.dur_ns, len(key))
-
     def flame(self, bound: I64) -> pd.DataFrame:
         """Time by stack and bound, most first, schema `FLAME`; `bound`: of each segment."""
         texts, node = self._named
-        n = len(Bound)
-        key, at = np.unique(gather(node, self.leaf) * n + bound[self.segment], return_inverse=True)
-        dur_ns = sum_by_code(at, self.dur_ns, len(key))
-        stack, of_bound = np.divmod(key, n)
-        order = np.lexsort((key, -dur_ns))
-        nameless = [NO_EVENT_NAMES.get(one, "(host gap)") for one in Bound]
-        found = np.where(stack < 0, np.array(nameless, dtype=object)[of_bound], texts[stack])
-        return FLAME.frame(
-            {
-                "stack": found[order],
-                "bound": categorical(of_bound[order], Bound.labels()),
-                "dur_ns": dur_ns[order],
-            }
-        )
+        columns = {"node": gather(node, self.leaf), "bound": bound[self.segment]}
+        rows = pd.DataFrame(columns | {"dur_ns": self.dur_ns})
+        rows = rows.groupby(["node", "bound"], as_index=False)["dur_ns"].sum()
+        rows = rows.sort_values("dur_ns", ascending=False, kind="stable", ignore_index=True)
+        nameless = np.array([NO_EVENT_NAMES.get(one, "(host gap)") for one in Bound], dtype=object)
+        stack = np.where(rows["node"] < 0, nameless[rows["bound"]], texts[rows["node"]])
+        bounds = categorical(rows["bound"], Bound.labels())
+        return FLAME.frame({"stack": stack, "bound": bounds, "dur_ns": rows["dur_ns"]})
 
     @property
     def _named(self) -> tuple[Texts, I64]:
         """Distinct stacks as text, and which of them the stack of each item is."""
         symbols, code = np.unique(self.dag.events.name[self.event], return_inverse=True)
         short = [
-            without_step_number(_VARIES.sub("", printable(text))).replace(BELOW, ",")
+            without_step_number(_VARIES.sub(r"\g<module>", printable(text))).replace(BELOW, ",")
             for text in self.dag.events.symbols.array[symbols].tolist()
         ]
         number, words = pd.factorize(np.array(short, dtype=object))

@@ -252,11 +252,22 @@ class CriticalPath:
         return {}
 
     @answers(FLAME)
-    def flame(self) -> pd.DataFrame:
+    def flame(self, out: str | Path | None = None) -> pd.DataFrame:
         """Time of the path by stack and bound, most first; it adds up to the window.
 
         A stack has the Python frames, ranges and operators around each instant, the outermost
         first; without frames, only the others.
+
+        Parameters
+        ----------
+        out : str or Path, optional
+            File to write as well: ``.speedscope.json`` (https://www.speedscope.app), or else lines
+            for flamegraph.pl; ``.gz`` to compress.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
 
         Examples
         --------
@@ -266,8 +277,12 @@ class CriticalPath:
         True
         """
         from htagraph.explain.stacks import path_stacks  # noqa: PLC0415  deferred: few need it
+        from htagraph.writers.flame import write_flame  # noqa: PLC0415
 
-        return path_stacks(self.dag, self.coded).flame(self.bounds)
+        found = path_stacks(self.dag, self.coded).flame(self.bounds)
+        if out is not None:
+            write_flame(out, found, f"Critical path of {self.window_name}")
+        return found
 
     @cached_property
     def steps(self) -> DoneSteps:
@@ -400,24 +415,6 @@ class CriticalPath:
             base_time_ns=self.origin.base_time_ns,
             clock_shift_ns=self.dag.clock_shift_ns,
         )
-
-    def to_flame(self, out: str | Path) -> Path:
-        """Write `flame` for viewers of flame graphs.
-
-        Parameters
-        ----------
-        out : str or Path
-            ``.collapsed`` (flamegraph.pl, inferno) or ``.speedscope.json``
-            (https://www.speedscope.app), and ``.gz`` to compress.
-
-        Raises
-        ------
-        OutputError
-            If the file cannot be written.
-        """
-        from htagraph.writers.flame import write_flame  # noqa: PLC0415  deferred: few need it
-
-        return write_flame(out, self.flame(), f"Critical path of {self.window_name}")
 
     def to_dot(self, out: str | Path | None = None) -> str:
         """Path as a DOT graph of one slide, written to a file if one is given.

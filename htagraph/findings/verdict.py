@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from htagraph.model.kinds import Cause
-from htagraph.model.labels import name_label, printable
+from htagraph.model.labels import printable
 from htagraph.model.units import human_count, human_duration
 from htagraph.replay.change_options import options_of
 from htagraph.replay.changes import Change
@@ -277,22 +277,10 @@ class Finding:
 class FunctionCost(NamedTuple):
     """What the run would be shorter by without a function and all that it calls."""
 
-    function: str
-    place: str  # File and line
     frame: str  # Name of its frames
     path_ns: int  # Time of the critical path in it
     cost_ns: int
-    backward_ns: int  # Time of the path that computes its gradients
-    mostly: str  # Its main operator, empty if most of its own time is in none
-    is_on_card: bool  # A card names it, with this cost
-
-    def said(self, whole_ns: int) -> str:
-        """What it costs, in words."""
-        cost, backward = (percent(ns, whole_ns) for ns in (self.cost_ns, self.backward_ns))
-        mostly = f", mostly {name_label(self.mostly)}" if self.mostly else ""
-        is_large = self.backward_ns >= LEAST_CARD * whole_ns
-        more = f", and its gradients up to {backward}" if is_large else ""
-        return f"{self.function} ({self.place}) costs {cost}{mostly}{more}"
+    said: str  # What it costs, in words; empty if a card says the same
 
 
 class Card(NamedTuple):
@@ -403,8 +391,8 @@ class Verdict:
     @property
     def by_function(self) -> str:
         """What functions cost that no card names, in one sentence; empty for none."""
-        told = [one.said(self.dur_ns) for one in self.functions if not one.is_on_card]
-        return f"With all that they call: {'; '.join(told)}." if told and not self.is_hidden else ""
+        told = "; ".join(one.said for one in self.functions if one.said)
+        return f"With all that they call: {told}." if told and not self.is_hidden else ""
 
     @property
     def by_cause(self) -> dict[str, str]:

@@ -21,7 +21,7 @@ from htagraph.findings.findings import (
     roof_in_words,
 )
 from htagraph.findings.path import CriticalPath
-from htagraph.findings.verdict import LEAST_CARD, FunctionCost, Verdict
+from htagraph.findings.verdict import LEAST_CARD, FunctionCost, Verdict, percent
 from htagraph.lookup.damage import (
     LOST_LIMIT,
     damage_of,
@@ -30,9 +30,9 @@ from htagraph.lookup.damage import (
     lost_share,
 )
 from htagraph.lookup.find_window import WHOLE
-from htagraph.lookup.python_code import runs_in
 from htagraph.lookup.windowed import device_work
 from htagraph.model.kinds import Bound, Cause
+from htagraph.model.labels import name_label
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
@@ -201,18 +201,17 @@ def function_costs(path: CriticalPath, verdict: Verdict) -> tuple[FunctionCost, 
     is_one &= found["own_ns"] >= np.maximum(LEAST_CARD * whole_ns, _MOST * found["inclusive_ns"])
     costs = []
     for row in found[is_one].head(_N_FUNCTIONS).to_dict("records"):
-        frame, times = row["frame"], (row["inclusive_ns"], row["backward_ns"])
-        path_ns, backward_ns = (round(part.factor * ns) for ns in times)
-        cost_ns = round(part.factor * rehearsal.saved_ns([remove(frame)]))
-        is_on_card = any(
-            runs_in(one.evidence[0].frame, frame)
-            and one.weight_ns <= _SAME * cost_ns
-            and cost_ns <= _SAME * one.weight_ns
-            for one in verdict.top_findings
-            if one.evidence
-        )
-        named = row["function"], row["place"], frame
-        costs.append(FunctionCost(*named, path_ns, cost_ns, backward_ns, row["mostly"], is_on_card))
+        cost_ns = round(part.factor * rehearsal.saved_ns([remove(row["frame"])]))
+        said = f"{row['function']} ({row['place']}) costs {percent(cost_ns, path.dur_ns)}"
+        said += f", mostly {name_label(row['mostly'])}" if row["mostly"] else ""
+        if row["backward_ns"] >= LEAST_CARD * whole_ns:
+            said += f", and its gradients up to {percent(row['backward_ns'], whole_ns)}"
+        for one in verdict.top_findings:
+            if one.evidence and row["function"] in one.evidence[0].frame:
+                is_same = cost_ns / _SAME <= one.weight_ns <= _SAME * cost_ns
+                said = "" if is_same else said
+        path_ns = round(part.factor * row["inclusive_ns"])
+        costs.append(FunctionCost(row["frame"], path_ns, cost_ns, said))
     return tuple(one for one in costs if one.cost_ns >= LEAST_CARD * path.dur_ns)
 
 

@@ -99,13 +99,6 @@ def function_and_place(frame: str) -> tuple[str, str]:
     return (parts["function"], f"{parts['file']}:{parts['line']}") if parts else (frame, "")
 
 
-def runs_in(line: str, frame: str) -> bool:
-    """Whether a line of code, as `CodePieces` has it, is of the function of a frame."""
-    function, place = function_and_place(frame)
-    of_file = line.startswith(place.rpartition(":")[0])
-    return line == frame or (of_file and line.partition(", ")[0].endswith(f" in {function}"))
-
-
 def _frames(
     dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]
 ) -> tuple[I64, I64, Bools, I64]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
 from htagraph.errors import GraphError
 from htagraph.explain.critical_path import path_segments
-from htagraph.explain.stacks import Stacks, path_stacks
+from htagraph.explain.stacks import path_stacks
 from htagraph.lookup.python_code import function_and_place
 from htagraph.model.answers import FUNCTIONS
 from htagraph.model.dag import Dag
@@ -38,42 +40,38 @@ def functions(dag: Dag, window: Window) -> pd.DataFrame:
     Device work counts to the stack of its launch, and time of a thread without frames (autograd)
     to the main thread's stack. Own time adds up to the window. Empty without Python stacks.
     """
-    if not (dag.events.kind == EventKind.PYTHON).any():
+    events, none = dag.events, len(dag.events.symbols)
+    if not (events.kind == EventKind.PYTHON).any():
         return FUNCTIONS.empty()
-    return function_table(path_stacks(dag, path_segments(dag, [window])), window.dur_ns)
-
-
-def function_table(stacks: Stacks, whole_ns: int) -> pd.DataFrame:
-    """Functions of the stacks of a path, schema `FUNCTIONS`."""
-    function, op, dur_ns = stacks.own_ns()
-    code, at = np.unique(function, return_inverse=True)
-    own_ns = np.zeros(len(code), dtype=np.int64)
-    np.add.at(own_ns, at, dur_ns)
-    if int(own_ns.sum()) != whole_ns:
+    stacks = path_stacks(dag, path_segments(dag, [window]))
+    owner = gather(stacks.function, stacks.leaf)
+    op = nearest(stacks.parent, stacks.leaf, events.kind[stacks.event] == EventKind.OP)
+    is_inside = (op >= 0) & (gather(stacks.function, op) == owner)  # the function calls it
+    op = np.where(is_inside, gather(events.name[stacks.event], op), none)
+    parts = pd.DataFrame({"owner": owner % (none + 1), "op": op, "dur_ns": stacks.dur_ns})
+    parts = parts.groupby(["owner", "op"], as_index=False)["dur_ns"].sum()
+    most = parts.sort_values("dur_ns", kind="stable").drop_duplicates("owner", keep="last")
+    mostly, own_ns = np.full(none + 1, none), np.zeros(none + 1, dtype=np.int64)
+    mostly[most["owner"]] = most["op"]
+    np.add.at(own_ns, parts["owner"], parts["dur_ns"])
+    if int(own_ns.sum()) != window.dur_ns:
         raise GraphError("the own time of functions does not add up to the window.")
-    symbols = np.append(stacks.dag.events.symbols.array, "")
-    most = np.lexsort((op, dur_ns, at))
-    mostly = symbols[op[most[np.append(np.diff(at[most]) > 0, True)[: len(most)]]]]
-    inclusive_ns = stacks.inclusive_ns()
-    backward_ns = stacks.inclusive_ns(with_backward=True) - inclusive_ns
-    # Around others, a function may have no own time.
-    rest = np.setdiff1d(np.flatnonzero(inclusive_ns + backward_ns), code)
-    code = np.concatenate([code, rest])
-    own_ns = np.concatenate([own_ns, np.zeros(len(rest), dtype=np.int64)])
-    mostly = np.concatenate([mostly, np.full(len(rest), "", dtype=object)])
-    named = code >= 0
-    frame = symbols[code]
-    names = [function_and_place(text) if text else (NO_FUNCTION, "") for text in frame.tolist()]
+    inclusive_ns, with_backward_ns = (
+        np.append(stacks.inclusive_ns(with_backward=more), own_ns[none]) for more in (False, True)
+    )
+    code, symbols = np.flatnonzero(with_backward_ns), np.append(events.symbols.array, "")
+    frames = symbols[code].tolist()
+    names = [function_and_place(frame) if frame else (NO_FUNCTION, "") for frame in frames]
     found = FUNCTIONS.frame(
         {
             "function": [name for name, _ in names],
             "place": [place for _, place in names],
-            "own_ns": own_ns,
-            "own_share": own_ns / max(whole_ns, 1),
-            "inclusive_ns": np.where(named, inclusive_ns[code], own_ns),
-            "backward_ns": np.where(named, backward_ns[code], 0),
-            "mostly": mostly,
-            "frame": frame,
+            "own_ns": own_ns[code],
+            "own_share": own_ns[code] / max(window.dur_ns, 1),
+            "inclusive_ns": inclusive_ns[code],
+            "backward_ns": (with_backward_ns - inclusive_ns)[code],
+            "mostly": symbols[mostly[code]],
+            "frame": frames,
         }
     )
     return found.sort_values(

@@ -11,34 +11,25 @@ from htagraph.model.symbols import SymbolTable
 from htagraph.writers.output_file import write_text
 
 BELOW = ";"
-"""Between the names of a stack; `Stacks.flame` writes it so."""
+"""Between the names of a stack."""
 SPEEDSCOPE = ".speedscope.json"
 
 
-def write_flame(out: str | Path, flame: pd.DataFrame, title: str) -> Path:
+def write_flame(out: str | Path, flame: pd.DataFrame, title: str) -> None:
     """Write rows of schema `frames.FLAME`: as JSON if the name ends so, else a line for each."""
-    path, rows = Path(out), flame[["stack", "dur_ns"]].to_numpy(object).tolist()
-    if not path.name.removesuffix(".gz").endswith(SPEEDSCOPE):
-        write_text(path, "".join(f"{stack} {dur_ns}\n" for stack, dur_ns in rows))
-        return path
-    stacks = [stack.split(BELOW) for stack, _ in rows]
-    table, codes = SymbolTable.intern(name for stack in stacks for name in stack)
+    stacks, dur_ns = flame["stack"].tolist(), flame["dur_ns"].tolist()
+    if not Path(out).name.removesuffix(".gz").endswith(SPEEDSCOPE):
+        lines = (f"{stack} {time_ns}\n" for stack, time_ns in zip(stacks, dur_ns, strict=True))
+        write_text(out, "".join(lines))
+        return
+    table, codes = SymbolTable.intern(name for stack in stacks for name in stack.split(BELOW))
     found = iter(codes.tolist())
-    profile = {
-        "type": "sampled",
-        "name": title,
-        "unit": "nanoseconds",
-        "startValue": 0,
-        "endValue": int(flame["dur_ns"].sum()),
-        "samples": [[next(found) for _ in stack] for stack in stacks],
-        "weights": [dur_ns for _, dur_ns in rows],
-    }
+    samples = [[next(found) for _ in stack.split(BELOW)] for stack in stacks]
+    profile = {"type": "sampled", "name": title, "unit": "nanoseconds", "startValue": 0}
+    profile |= {"endValue": sum(dur_ns), "samples": samples, "weights": dur_ns}
     document = {
         "$schema": "https://www.speedscope.app/file-format-schema.json",
-        "exporter": "htagraph",
-        "name": title,
         "shared": {"frames": [{"name": name} for name in table.texts]},
         "profiles": [profile],
     }
-    write_text(path, json.dumps(document))
-    return path
+    write_text(out, json.dumps(document))
