@@ -22,7 +22,7 @@ from htagraph.arrays.nesting import nest
 from htagraph.explain.segments import NO_EVENT_NAMES, Segments
 from htagraph.lookup.attribution import host_of
 from htagraph.lookup.python_code import functions_of
-from htagraph.model.arrays import I64, Texts
+from htagraph.model.arrays import I8, I64, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.frames import FLAME
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
@@ -64,7 +64,7 @@ class Stacks:
         own_ns = sum_by_code(leaf[known], self.dur_ns[known], len(item))
         return sums_under(parent, self.function[item], own_ns, len(self.dag.events.symbols))
 
-    def flame(self, bound: I64) -> pd.DataFrame:
+    def flame(self, bound: I8) -> pd.DataFrame:
         """Time by stack and bound, most first, schema `FLAME`; `bound`: of each segment."""
         texts, node = self._named
         columns = {"node": gather(node, self.leaf), "bound": bound[self.segment]}
