@@ -69,7 +69,7 @@ class Stacks:
         texts, node = self._named
         columns = {"node": gather(node, self.leaf), "bound": bound[self.segment]}
         rows = pd.DataFrame(columns | {"dur_ns": self.dur_ns})
-        rows = rows.groupby(["node", "bound"], as_index=False)["dur_ns"].sum()
+        rows = rows.groupby(["node", "bound"], as_index=False).sum()
         rows = rows.sort_values("dur_ns", ascending=False, kind="stable", ignore_index=True)
         nameless = np.array([NO_EVENT_NAMES.get(one, "(host gap)") for one in Bound], dtype=object)
         stack = np.where(rows["node"] < 0, nameless[rows["bound"]], texts[rows["node"]])

@@ -49,7 +49,7 @@ def functions(dag: Dag, window: Window) -> pd.DataFrame:
     is_inside = (op >= 0) & (gather(stacks.function, op) == owner)  # the function calls it
     op = np.where(is_inside, gather(events.name[stacks.event], op), none)
     parts = pd.DataFrame({"owner": owner % (none + 1), "op": op, "dur_ns": stacks.dur_ns})
-    parts = parts.groupby(["owner", "op"], as_index=False)["dur_ns"].sum()
+    parts = parts.groupby(["owner", "op"], as_index=False).sum()
     most = parts.sort_values("dur_ns", kind="stable").drop_duplicates("owner", keep="last")
     mostly, own_ns = np.full(none + 1, none), np.zeros(none + 1, dtype=np.int64)
     mostly[most["owner"]] = most["op"]
