@@ -384,11 +384,6 @@ class Verdict:
         return next((one.to_record for one in self.top_findings if one.to_record), "")
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What else is known, for programs; empty texts for what is not."""
-        return self.by_function, self.replays, self.to_record, self.rests_on
-
-    @property
     def by_function(self) -> str:
         """What functions cost that no card names, in one sentence; empty for none."""
         told = "; ".join(one.said for one in self.functions if one.said)
@@ -635,6 +630,7 @@ class Verdict:
             each cause, ``evidence``), ``apart`` {cause: ns}, ``also``, ``damage``, ``notes``.
             ``path_ns`` of all items and ``apart`` add up to the window.
         """
+        notes = self.by_function, self.replays, self.to_record, self.rests_on
         return {
             "headline": self.headline,
             "state": self.state,
@@ -644,7 +640,7 @@ class Verdict:
             "apart": dict(self.apart),
             "also": self.also,
             "damage": list(self.damage),
-            "notes": list(filter(None, self.notes)),
+            "notes": [text for text in notes if text],
         }
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -175,8 +176,9 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None, damage: Sequence[Dam
     if len(found):
         advise = partial(advice_off_path, context, path.dur_ns)
         verdict = completed(verdict, path.trials, advise, by=path.excerpt.factor)
-        costs_of = function_costs(path, verdict)
-        verdict = replace(verdict, rests_on=path.excerpt.sentence, functions=costs_of)
+        verdict = replace(verdict, rests_on=path.excerpt.sentence)
+        if context.has_stacks:
+            verdict = replace(verdict, functions=function_costs(path, verdict))
     if context.is_replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)
@@ -202,7 +204,8 @@ def function_costs(path: CriticalPath, verdict: Verdict) -> tuple[FunctionCost, 
     costs = []
     for row in found[is_one].head(_N_FUNCTIONS).to_dict("records"):
         cost_ns = round(part.factor * rehearsal.saved_ns([remove(row["frame"])]))
-        said = f"{row['function']} ({row['place']}) costs {percent(cost_ns, path.dur_ns)}"
+        file = re.split(r"[/\\]", row["place"])[-1]
+        said = f"{row['function']} ({file}) costs {percent(cost_ns, path.dur_ns)}"
         said += f", mostly {name_label(row['mostly'])}" if row["mostly"] else ""
         if row["backward_ns"] >= LEAST_CARD * whole_ns:
             said += f", and its gradients up to {percent(row['backward_ns'], whole_ns)}"
