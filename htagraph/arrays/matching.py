@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.arrays.codes import gather, ranges
 from htagraph.arrays.passes import compiled
 from htagraph.model.arrays import I64, Bools
 
@@ -65,6 +66,24 @@ def last_before(
         groups, times, of, until = (np.ascontiguousarray(each, dtype=np.int64) for each in columns)
         _last_before(groups, times, of, until, position)
     return position
+
+
+def cut_at(rows: tuple[I64, I64], group: I64, start: I64, end: I64) -> tuple[I64, I64, I64, I64]:
+    """Stretches, each of a group, cut at the times of its rows; empty pieces are left out.
+
+    `rows`: group and time, sorted by both. Of each piece: its stretch, the last row until it begins
+    (-1 for none), its start and its end.
+    """
+    of, time = rows
+    first = np.maximum(last_before(of, time, group, start + 1), np.searchsorted(of, group) - 1)
+    last = np.maximum(last_before(of, time, group, end), first)
+    stretch = np.repeat(np.arange(len(group)), last - first + 1)
+    row = ranges(first, last - first + 1)
+    begin = np.where(row == first[stretch], start[stretch], gather(time, row))
+    until = np.where(row == last[stretch], end[stretch], gather(time, row + 1))
+    row = np.where(gather(of, row) == group[stretch], row, -1)
+    full = np.flatnonzero(until > begin)
+    return stretch[full], row[full], begin[full], until[full]
 
 
 @compiled

@@ -28,7 +28,7 @@ from htagraph.model.columns import schema_of
 from htagraph.model.kinds import in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count
-from htagraph.queries.questions import QUESTIONS, check_options
+from htagraph.queries.questions import QUESTIONS, STACK_READERS, check_options
 from htagraph.queries.synonyms import targets_of
 from htagraph.readers.captures import CaptureName
 from htagraph.reports.answers import all_questions, not_recorded
@@ -78,6 +78,7 @@ def ask(
     if question == "list" or not paths:
         print_frame(output(), all_questions(), form)
         return
+    stacks = True if stacks is None and question in STACK_READERS else stacks
     question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
     runs: list[TraceGraph | Job] = []

@@ -29,6 +29,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.run.compiled import LoadOptions
 from htagraph.run.graph import TraceGraph
 from htagraph.writers.cells import Columns
+from htagraph.writers.flame import SPEEDSCOPE
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -67,7 +68,7 @@ def path(
         Path | None,
         typer.Option(
             help="Also write the path: .pftrace (Perfetto) or .dot; for one rank also .json (the "
-            "original with the path added)."
+            "original with the path added), .collapsed or .speedscope.json (a flame graph)."
         ),
     ] = None,
     all_edges: Annotated[
@@ -80,6 +81,7 @@ def path(
     capture: options.Capture = "",
     workers: options.Workers = 0,
     dask: options.Dask = "",
+    stacks: options.Stacks = None,
     infer: options.Infer = True,
     quiet: options.Quiet = False,
 ) -> None:
@@ -91,7 +93,9 @@ def path(
             hint="add --out path.pftrace; of a job, also --rank.",
         )
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
-        reading = LoadOptions(infer=infer)
+        # Only a flame graph shows stacks, which take most of the time to read.
+        is_flame = out is not None and _is_flame(out)
+        reading = LoadOptions(stacks=stacks if stacks or is_flame else False, infer=infer)
         run = source.run(source.one_capture, reading, window, executor)
         of_job = source.is_job
         begin_stage("Finding the path across ranks" if of_job else "Finding the critical path")
@@ -159,11 +163,17 @@ def write_path(found: CriticalPath | JobPath, out: Path, **options: Any) -> None
     }
     hint = "end the name in .pftrace or .dot."
     if isinstance(found, CriticalPath):
-        writers[".json"] = found.to_chrome_json
-        hint = "end the name in .pftrace, .json or .dot."
+        writers[".json"] = found.flame if _is_flame(out) else found.to_chrome_json
+        writers[".collapsed"] = found.flame
+        hint = "end the name in .pftrace, .json or .dot; or .collapsed or .speedscope.json."
     if suffix not in writers:
         raise OutputError(f"unknown format {suffix!r}.", path=out, hint=hint)
     writers[suffix](out, **options)
+
+
+def _is_flame(out: Path) -> bool:
+    """Whether the name of a file is that of a flame graph."""
+    return out.name.removesuffix(".gz").endswith((SPEEDSCOPE, ".collapsed"))
 
 
 def why(

@@ -20,7 +20,7 @@ from htagraph.lookup.done_steps import DoneSteps, done_steps
 from htagraph.lookup.windowed import edge_frame
 from htagraph.model.arrays import I8, I64
 from htagraph.model.dag import Dag
-from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, SEGMENTS
+from htagraph.model.frames import ATTRIBUTED_TIME, BREAKDOWN, EDGES, FLAME, SEGMENTS
 from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import track_name
 from htagraph.model.recording import Origin
@@ -250,6 +250,39 @@ class CriticalPath:
     def _sums(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
         """What `sums` has found, by label."""
         return {}
+
+    @answers(FLAME)
+    def flame(self, out: str | Path | None = None) -> pd.DataFrame:
+        """Time of the path by stack and bound, most first; it adds up to the window.
+
+        A stack has the Python frames, ranges and operators around each instant, the outermost
+        first; without frames, only the others.
+
+        Parameters
+        ----------
+        out : str or Path, optional
+            File to write as well: ``.speedscope.json`` (https://www.speedscope.app), or else lines
+            for flamegraph.pl; ``.gz`` to compress.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> path = hg.load(hg.demo_trace("small_kernels")).compile().critical_path()
+        >>> path.flame()["dur_ns"].sum() == path.dur_ns
+        True
+        """
+        from htagraph.explain.stacks import path_stacks  # noqa: PLC0415  deferred: few need it
+        from htagraph.writers.flame import write_flame  # noqa: PLC0415
+
+        found = path_stacks(self.dag, self.coded).flame(self.bounds)
+        if out is not None:
+            write_flame(out, found, f"Critical path of {self.window_name}")
+        return found
 
     @cached_property
     def steps(self) -> DoneSteps:

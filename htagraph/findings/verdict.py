@@ -274,6 +274,15 @@ class Finding:
         return "; ".join(filter(None, (named, self.detail, self.hidden, self.when, self.where)))
 
 
+class FunctionCost(NamedTuple):
+    """What the run would be shorter by without a function and all that it calls."""
+
+    frame: str  # Name of its frames
+    path_ns: int  # Time of the critical path in it
+    cost_ns: int
+    said: str  # What it costs, in words; empty if a card says the same
+
+
 class Card(NamedTuple):
     """What a verdict shows as one: a finding, or two that run side by side, with one cost."""
 
@@ -344,6 +353,8 @@ class Verdict:
         How near the operators on the device are to its roofs, if most of them are known.
     rests_on : str
         The part of the window that was replayed, if not all of it.
+    functions : tuple of FunctionCost
+        The largest functions of the program, if Python stacks were recorded.
 
     Examples
     --------
@@ -365,11 +376,18 @@ class Verdict:
     replays: str = ""
     roof: str = ""
     rests_on: str = ""
+    functions: tuple[FunctionCost, ...] = ()
 
     @property
     def to_record(self) -> str:
         """The setting of the profiler that would name what the cards cannot; said once."""
         return next((one.to_record for one in self.top_findings if one.to_record), "")
+
+    @property
+    def by_function(self) -> str:
+        """What functions cost that no card names, in one sentence; empty for none."""
+        told = "; ".join(one.said for one in self.functions if one.said)
+        return f"With all that they call: {told}." if told and not self.is_hidden else ""
 
     @property
     def by_cause(self) -> dict[str, str]:
@@ -578,8 +596,8 @@ class Verdict:
                     yield Paragraph("evidence", f"{alone}{found}", 3)
                 if finding.fix.do:
                     yield Paragraph("fix", finding.advice, 3)
-        if self.also:
-            yield Paragraph("also", self.also, opens=not self.cards)
+        for number, said in enumerate(filter(None, (self.by_function, self.also))):
+            yield Paragraph("also", said, opens=not self.cards and not number)
         first = f"{self.replays.partition('. ')[0].rstrip('.')}." if self.replays else ""
         if said := " ".join(filter(None, (self.to_record, first))):
             yield Paragraph("note", said)
@@ -612,6 +630,7 @@ class Verdict:
             each cause, ``evidence``), ``apart`` {cause: ns}, ``also``, ``damage``, ``notes``.
             ``path_ns`` of all items and ``apart`` add up to the window.
         """
+        notes = self.by_function, self.replays, self.to_record, self.rests_on
         return {
             "headline": self.headline,
             "state": self.state,
@@ -621,7 +640,7 @@ class Verdict:
             "apart": dict(self.apart),
             "also": self.also,
             "damage": list(self.damage),
-            "notes": [text for text in (self.replays, self.to_record, self.rests_on) if text],
+            "notes": [text for text in notes if text],
         }
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from htagraph.findings.findings import (
     roof_in_words,
 )
 from htagraph.findings.path import CriticalPath
-from htagraph.findings.verdict import Verdict
+from htagraph.findings.verdict import LEAST_CARD, FunctionCost, Verdict, percent
 from htagraph.lookup.damage import (
     LOST_LIMIT,
     damage_of,
@@ -32,11 +33,14 @@ from htagraph.lookup.damage import (
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.windowed import device_work
 from htagraph.model.kinds import Bound, Cause
+from htagraph.model.labels import name_label
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
+from htagraph.queries.functions import EVERYWHERE, functions
 from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.queries.roofline import speed_of_light
+from htagraph.replay.changes import remove
 from htagraph.replay.excerpt import LARGE
 
 _COSTS = 0.05
@@ -44,6 +48,10 @@ _COSTS = 0.05
 
 _MOST = 0.5
 """More than this share is most of the window. Pinned by the same test."""
+
+_SAME = 1.1
+"""Up to so many times the cost of a card, a function that it names says the same. Chosen. Pinned by
+test_findings."""
 
 _MEANING = {
     "launch": "Launch-bound: the host launches the next graph too late.",
@@ -169,10 +177,45 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None, damage: Sequence[Dam
         advise = partial(advice_off_path, context, path.dur_ns)
         verdict = completed(verdict, path.trials, advise, by=path.excerpt.factor)
         verdict = replace(verdict, rests_on=path.excerpt.sentence)
+        if context.has_stacks:
+            verdict = replace(verdict, functions=function_costs(path, verdict))
     if context.is_replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)
     return verdict
+
+
+_N_FUNCTIONS = 3
+"""Functions that a verdict names. A limit of the screen: `functions` has all. Pinned by
+test_findings."""
+
+
+def function_costs(path: CriticalPath, verdict: Verdict) -> tuple[FunctionCost, ...]:
+    """What the largest functions cost with all that they call; none without Python stacks.
+
+    Those around others, in which most of their time is, are left out.
+    """
+    part, rehearsal = path.excerpt, path.trials.rehearsal
+    find = partial(functions, part.dag, part.window)
+    found = rehearsal.expected.replay.once("functions", find)
+    whole_ns = part.window.dur_ns
+    is_one = (found["frame"] != "") & (found["inclusive_ns"] < EVERYWHERE * whole_ns)
+    is_one &= found["own_ns"] >= np.maximum(LEAST_CARD * whole_ns, _MOST * found["inclusive_ns"])
+    costs = []
+    for row in found[is_one].head(_N_FUNCTIONS).to_dict("records"):
+        cost_ns = round(part.factor * rehearsal.saved_ns([remove(row["frame"])]))
+        file = re.split(r"[/\\]", row["place"])[-1]
+        said = f"{row['function']} ({file}) costs {percent(cost_ns, path.dur_ns)}"
+        said += f", mostly {name_label(row['mostly'])}" if row["mostly"] else ""
+        if row["backward_ns"] >= LEAST_CARD * whole_ns:
+            said += f", and its gradients up to {percent(row['backward_ns'], whole_ns)}"
+        for one in verdict.top_findings:
+            if one.evidence and row["function"] in one.evidence[0].frame:
+                is_same = cost_ns / _SAME <= one.weight_ns <= _SAME * cost_ns
+                said = "" if is_same else said
+        path_ns = round(part.factor * row["inclusive_ns"])
+        costs.append(FunctionCost(row["frame"], path_ns, cost_ns, said))
+    return tuple(one for one in costs if one.cost_ns >= LEAST_CARD * path.dur_ns)
 
 
 def told_of(path: CriticalPath, context: Context, costs: pd.DataFrame) -> Told:

@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.arrays.codes import gather, ranges
+from htagraph.arrays.ancestors import nearest
+from htagraph.arrays.codes import gather
 from htagraph.arrays.intervals import check_tiling
-from htagraph.arrays.matching import last_before
+from htagraph.arrays.matching import cut_at
 from htagraph.arrays.nesting import nest
 from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
@@ -36,6 +37,8 @@ _LIBRARY = re.compile(
     r"(^|[/\\])(site-packages|dist-packages|lib[/\\]python\d[\d.]*)[/\\]|^<"
     r"|^(torch\w*|functorch|triton|numpy|pandas|PIL|scipy)[/\\]"
 )
+_PART = re.compile(r": (.*\.)?<(lambda|listcomp|dictcomp|setcomp|genexpr)>$")
+"""Frames within a function, by their names from Python 3.11 on or before."""
 _STANDARD = re.compile(
     rf"^({'|'.join(sorted(map(re.escape, sys.stdlib_module_names)))})([/\\]|\.py\()"
 )
@@ -66,15 +69,48 @@ def _up(parent: I64, stop: Bools) -> tuple[I64, I64]:
     return at, below
 
 
+def _user_code(dag: Dag) -> tuple[Bools, Bools]:
+    """By symbol: whether it is a frame of user code, and whether it is a part of a function.
+
+    User code is of a file, and not of a library. Comprehensions and lambdas are parts of the
+    function around them.
+    """
+    searched = dag.events.symbols.searched
+    is_user = searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD))
+    return is_user, is_user & searched(_PART)
+
+
+def functions_of(dag: Dag, event: I64, parent: I64) -> I64:
+    """Symbol of the innermost function of user code that is or encloses each event, -1 for none.
+
+    `parent`: position of what encloses each of the events, -1 for none.
+    """
+    (is_user, is_part), every = _user_code(dag), np.arange(len(event))
+    name = np.where(dag.events.kind[event] == EventKind.PYTHON, dag.events.name[event], -1)
+    whole, any_part = (
+        nearest(parent, every, gather(mask, name, default=False))
+        for mask in (is_user & ~is_part, is_user)
+    )
+    return gather(name.astype(np.int64), np.where(whole >= 0, whole, any_part))
+
+
+def function_and_place(frame: str) -> tuple[str, str]:
+    """Name of the function of a frame, and the file and line where it begins."""
+    parts = _FRAME.match(frame)
+    return (parts["function"], f"{parts['file']}:{parts['line']}") if parts else (frame, "")
+
+
 def _frames(
     dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]
 ) -> tuple[I64, I64, Bools, I64]:
     """Of each frame: what names its code, the call under way, whether it is the user's; topics.
 
-    User code is of a file, and not of a library; its innermost frame names all that it calls.
+    The innermost function of user code names all that it calls.
     """
     name, searched = dag.events.name[event], dag.events.symbols.searched
-    is_user = (searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD)))[name]
+    is_user, is_part = (mask[name] for mask in _user_code(dag))
+    is_whole = is_user & ~is_part
+    is_user = is_whole | (is_part & (_up(parent, is_whole)[0] < 0))
     user, call = _up(parent, is_user)
     known, _ = _up(parent, ~searched(_NOT_CODE)[name])
     named = np.where(user >= 0, user, np.where(known >= 0, known, np.arange(len(event))))
@@ -121,33 +157,21 @@ def code_pieces(
     names of frames that tell what all code below them does, by number.
     """
     events, (lane, start_ns, end_ns, op) = dag.events, stretches
-    every = np.arange(len(lane))
     event = np.flatnonzero(events.kind == EventKind.PYTHON)
     found = nest(events.lane[event], events.ts_ns[event], events.end_ns[event])
     parent = found.parent.astype(np.int64)
     named, under_way, is_user, topics_of = _frames(dag, event, parent, topics)
     owner = event[found.boundary >> 1]
-    of = events.lane[owner].astype(np.int64)
     time = events.node_ts_ns[2 * owner + (found.boundary & 1)]
-    last = last_before(of, time, lane, end_ns)
-    first = np.maximum(
-        last_before(of, time, lane, start_ns + 1), np.searchsorted(of, lane, side="left") - 1
-    )
-    last = np.maximum(last, first)
-    counts = last - first + 1
-    stretch = np.repeat(every, counts)
-    row = ranges(first, counts)
-    is_first = row == first[stretch]
-    innermost = np.where(
-        is_first & (gather(of, row, -1) != lane[stretch]), -1, gather(found.innermost, row)
-    )
+    bounds = events.lane[owner].astype(np.int64), time
+    stretch, row, start, end = cut_at(bounds, lane, start_ns, end_ns)
+    innermost = gather(found.innermost, row)
     frame, caller = gather(event, innermost), op[stretch]
     encloses = (caller >= 0) & (
         (events.ts_ns[frame] < events.ts_ns[caller])
         | (events.end_ns[frame] > events.end_ns[caller])
         | (events.dur_ns[frame] == events.dur_ns[caller])
     )
-    start = np.where(is_first, start_ns[stretch], gather(time, row))
     # A frame of user code that calls nothing right now is after the call that it made last.
     before = gather(found.boundary, row)
     returned = (before >= 0) & ((before & 1) == 1)
@@ -161,14 +185,8 @@ def code_pieces(
     how = np.where((innermost < 0) | encloses, _NONE, how)
     line = _lines(dag, gather(event, gather(named, innermost)), gather(event, call), how)
     topic = gather(topics_of, innermost).astype(np.int8)
-    end = np.append(start[1:], 0)
-    closes = np.append(stretch[1:] != stretch[:-1], True)[: len(stretch)]
-    end = np.where(closes, end_ns[stretch], end[: len(stretch)])
-    full = np.flatnonzero(end > start)
-    same = (line[full][1:] == line[full][:-1]) & (topic[full][1:] == topic[full][:-1])
-    same &= stretch[full][1:] == stretch[full][:-1]
-    opens = np.flatnonzero(np.append(True, ~same)[: len(full)])
-    shuts = np.append(opens[1:], len(full))[: len(opens)] - 1
-    kept, until = full[opens], end[full[shuts]]
+    same = (line[1:] == line[:-1]) & (topic[1:] == topic[:-1]) & (stretch[1:] == stretch[:-1])
+    kept = np.flatnonzero(np.append(True, ~same)[: len(stretch)])
+    until = end[np.append(kept[1:], len(stretch))[: len(kept)] - 1]
     check_tiling("Python code", start[kept], until, (start_ns, end_ns), stretch[kept])
     return CodePieces(stretch[kept], start[kept], until, line[kept], topic[kept])

@@ -526,6 +526,19 @@ COST = schema(
     cost_share="cost_ns / window; shares do not add up",
 )
 
+FUNCTIONS = schema(
+    "FUNCTIONS",
+    "function place own_ns own_share inclusive_ns backward_ns mostly",
+    function=name("function of user code; ``(no function)`` for the rest of the path"),
+    place=name("file and line where it begins"),
+    own_ns="path time in it and in libraries and operators that it calls; adds up to the window",
+    own_share="own_ns / window",
+    inclusive_ns="the same with functions of user code that it calls",
+    backward_ns="path time of the gradients of operators in it, beyond inclusive_ns",
+    mostly=name("operator with most of its own time, empty if most is in none"),
+    frame=name("name of its frames, for `remove` and `scale`"),
+)
+
 NEAR_CRITICAL = schema(
     "NEAR_CRITICAL",
     "said start_ns bounds joins",

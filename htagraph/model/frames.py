@@ -126,6 +126,14 @@ BREAKDOWN = schema(
     n_segments="segments in the group",
 )
 
+FLAME = schema(
+    "FLAME",
+    "dur_ns stack bound",
+    stack=name("Python frames, ranges, operators and device work, with ``;`` between them"),
+    bound=label("what the time was spent on", unit="Bound"),
+    dur_ns="time of the path; adds up to the window",
+)
+
 PATH_DIFF = schema(
     "PATH_DIFF",
     before_ns="time of the first path in the group",

@@ -12,6 +12,7 @@ chain, and ends when it arrives at its head there; the time left until that head
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -51,6 +52,7 @@ from htagraph.model.schema import categorical, labelled
 from htagraph.model.symbols import alphabetical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
+from htagraph.queries.functions import functions, worth_removing
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
 from htagraph.replay.charges import Charges
@@ -314,12 +316,16 @@ def trials_on(
             return
         done = kinds_done(can_capture=can_capture(dag, window), loading=find_loading(dag))
         sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
+        found = rehearsal.expected.replay.once("functions", partial(functions, dag, window))
         columns = {"event": segments.event, "edge": segments.edge, "dur_ns": segments.dur_ns}
         labels = {
             name: categorical(*segment_labels(dag, segments, name)) for name in ("bound", "name")
         }
         frame = pd.DataFrame(labels | columns, copy=False)
-        yield from of_parts(frame, charged.labels(), sequences, is_large=is_large, done=done)
+        frames = worth_removing(found)
+        yield from of_parts(
+            frame, charged.labels(), sequences, frames, is_large=is_large, done=done
+        )
 
     n_threads = _THREADS_OF_LARGE if is_large else 1
     return Trials(rehearsal, charges, causes, parts, n_threads)

@@ -52,6 +52,7 @@ QUESTIONS = {
     "slack": "cost",
     "cost": "cost",
     "near_critical": "cost",
+    "functions": "functions",
     "kinds": "quality",
     "quality": "quality",
     "damage": "quality",
@@ -71,6 +72,8 @@ _MAX_INT = 2**62
 
 ARGS_READERS = frozenset({"cupti_counters", "cupti_rates"})
 """Questions that also need the ``args`` of events, which are in the file only."""
+STACK_READERS = frozenset({"functions"})
+"""Questions that need Python stacks."""
 
 
 def question_of(name: str) -> Question:
@@ -333,6 +336,13 @@ class Questions(ABC):
             If modules are asked for, and no Python stack was recorded.
         """
         return self._ask("cost", by=by)
+
+    def functions(self) -> pd.DataFrame:
+        """Functions of user code by their time on the critical path, with all that they call.
+
+        Needs Python stacks.
+        """
+        return self._ask("functions")
 
     def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
         """Chains of events that are almost critical.

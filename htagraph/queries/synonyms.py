@@ -40,7 +40,8 @@ SYNONYMS = {
     "bottleneck, bound, cause, figure, page, plot, problem, reason, slow, verdict, why": "report",
     "bubble, pipeline": "pipeline_bubbles, pipeline_savings",
     "clock skew, clock sync, alignment": "clocks",
-    "call stack, call tree, flame, flame graph, stack, tree": "operator_tree",
+    "call stack, call tree, flame, flame graph, stack, tree": "functions, operator_tree",
+    "code, file, function, line, method, py spy, python": "functions",
     "communication, comm, exposed, hidden": "exposed_communication, overlap",
     "confidence, trust, missing, reliable": "quality, damage",
     "copy, copies, d2h, dtoh, h2d, htod, memcpy, pcie, transfer": "class_overlap, "

@@ -59,12 +59,17 @@ def of_parts(
     segments: pd.DataFrame,
     attributed: pd.DataFrame,
     sequences: Iterable[tuple[str, ...]] = (),
+    functions: Iterable[str] = (),
     *,
     is_large: bool = False,
     done: Collection[str] = (),
 ) -> Iterator[Candidate]:
-    """Yield what is worth trying on parts of a path, but what is `done`; some may not apply."""
+    """Yield what is worth trying on parts of a path, but what is `done`; some may not apply.
+
+    `functions`: frames of functions to go, with all that they call.
+    """
     yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
+    yield from (Candidate("function", frame, (remove(frame),)) for frame in functions)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
     yield from (one for one in _OF_THE_WHOLE if one.kind not in done)
@@ -161,15 +166,15 @@ def _of_names(segments: pd.DataFrame, n_names: int) -> Iterator[Candidate]:
 
 
 def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:
-    """Yield untraced code by line, or by the operators around it."""
-    in_code = attributed[attributed["cause"] == Cause.HOST_CODE]
+    """Yield untraced code that no frame names, by the operators around it."""
+    is_code = (attributed["cause"] == Cause.HOST_CODE) & (attributed["frame"] == "")
+    in_code = attributed[is_code]
     number, ops = pd.factorize(in_code["op"].to_numpy(object))
     inside = ("in " + ops)[number]  # each text once: a name may have megabytes
-    around = np.where(in_code["place"] != "", in_code["place"], inside)
-    named = in_code.assign(where=np.where(in_code["frame"] != "", in_code["frame"], around))
+    named = in_code.assign(where=np.where(in_code["place"] != "", in_code["place"], inside))
     for place in _largest(named, "where", _N_SITES):
         part = named[named["where"] == place]
-        is_named = bool(((part["frame"] != "") | (part["place"] != "")).any())
+        is_named = bool((part["place"] != "").any())
         change = remove(code(place)) if is_named else _spared(segments, part, f"code {place}")
         yield Candidate("Python code", place, (change,))
 

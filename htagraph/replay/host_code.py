@@ -1,8 +1,7 @@
-"""Untraced code: the share of each edge that runs in Python frames, or in code at a place.
+"""Untraced code: the share of each edge that runs in Python frames, or the code at a place.
 
-Frames are not nodes of the graph; a share of an edge is theirs if it overlaps them. The same holds
-for code that no operator covers: its place is the running line if stacks were recorded, else the
-operators around it.
+Frames are not nodes of the graph; a share of an edge is theirs if it overlaps them. The place of
+code that no operator covers is what runs before or after it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from htagraph.arrays.codes import gather
 from htagraph.arrays.intervals import Cover, union
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import gap_places, innermost
-from htagraph.lookup.python_code import code_pieces
 from htagraph.model.arrays import F64, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -39,13 +37,15 @@ class Code:
 
 
 def code(place: str | re.Pattern[str]) -> Code:
-    """Untraced code, by the place that reports print; to scale or remove.
+    """Untraced code by the place that reports print, to scale or remove; operators stay.
+
+    If stacks were recorded, the name of a frame is all of a function instead, operators included:
+    ``remove("train.py(4): hook")``.
 
     Parameters
     ----------
     place : str or re.Pattern
-        A glob or regex of the running line (``"train.py:163 in hook"``) if stacks were recorded and
-        read, else of the operators around it (``"after Optimizer.step#*"``).
+        A glob or regex of what runs before or after it (``"after Optimizer.step#*"``).
 
     Returns
     -------
@@ -140,20 +140,9 @@ def _pieces(dag: Dag, replay: Replay) -> tuple[I64, I64, I64, Texts]:
     events = dag.events
     until, since = (replay.ts_ns[side] for side in (replay.head, replay.tail))
     edges = np.flatnonzero((replay.rule == Rule.PROGRAM_ORDER) & (until > since))
-    in_op = innermost(dag, replay.event[edges].astype(np.int64), (EventKind.OP, EventKind.RUNTIME))
-    if (events.kind == EventKind.PYTHON).any():
-        lane = events.lane[replay.node[replay.head[edges]] >> 1].astype(np.int64)
-        pieces = code_pieces(dag, (lane, since[edges], until[edges], in_op), {})
-        edge, dur_ns, place = edges[pieces.stretch], pieces.end_ns - pieces.start_ns, pieces.line
-        in_op = in_op[pieces.stretch]
-    else:
-        edge, dur_ns = edges, (until - since)[edges]
-        place = np.full(len(edges), "", dtype=object)
-    between = np.flatnonzero((place == "") & (in_op < 0))
-    between = between[
-        gather(events.kind, replay.event[edge[between]], EventKind.ANNOTATION)
-        == EventKind.ANNOTATION
-    ]
-    tail, head = (replay.node[side[edge[between]]] for side in (replay.tail, replay.head))
-    place[between] = gap_places(dag, tail, head)
-    return edge, dur_ns, *pd.factorize(place)
+    event = replay.event[edges].astype(np.int64)
+    is_between = innermost(dag, event, (EventKind.OP, EventKind.RUNTIME)) < 0
+    is_between &= gather(events.kind, event, EventKind.ANNOTATION) == EventKind.ANNOTATION
+    edges = edges[is_between]
+    tail, head = (replay.node[side[edges]] for side in (replay.tail, replay.head))
+    return edges, (until - since)[edges], *pd.factorize(gap_places(dag, tail, head))

@@ -139,7 +139,10 @@ def _head(summary: Summary | JobSummary) -> list[str]:
             lines += [f"   *{escaped(one.advice)}*{escaped(why)}"] if one.fix.do else []
         head.append("  \n".join(lines))
     notes = verdict.document()["notes"]
-    return [*head, *map(escaped, filter(None, [verdict.also, *notes, *summary.notes]))]
+    return [
+        *head,
+        *map(escaped, filter(None, [verdict.by_function, verdict.also, *notes, *summary.notes])),
+    ]
 
 
 def _help(summary: Summary | JobSummary) -> list[str]:
@@ -232,6 +235,8 @@ def next_question(summary: Summary | JobSummary) -> tuple[str, str]:
             return ("info" if isinstance(summary, Summary) else "ask quality"), ""
         case "nothing" | "side by side":
             return "what-if", ""
+        case "work bound" if verdict.functions:
+            return "ask functions", ""
         case "one rank" | "work bound":
             return _NEXT[Cause(verdict.findings[0].cause)], ""
     options = options_of(without(verdict.findings[0].cause))

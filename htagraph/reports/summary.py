@@ -351,6 +351,7 @@ UNCHANGED = "None of the changes tried makes this run shorter."
 _PARTS = {
     "kernel": "{} twice as fast",
     "operator": "{} twice as fast",
+    "function": "without {} and all that it calls",
     "Python code": "no time in code {}",
     "wait": "no wait in {}",
     "synchronous copy": "no wait in {}",

@@ -19,6 +19,7 @@ from htagraph.findings.findings import TITLES
 from htagraph.findings.rules import ADVICE
 from htagraph.findings.verdict import Fix
 from htagraph.findings.window_bounds import find_bounds, light_on
+from htagraph.model.events import EventTable
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.recording import STACKS, Recording
 from htagraph.replay.candidates import UNRANKED
@@ -172,6 +173,46 @@ def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
         ("load_batch", 170_000),
         ("untraced code in train step, after aten::mm", 20_000),
     ]
+
+
+def test_functions_cost_what_goes_with_all_that_they_call():
+    """The three largest of at least 5%, and not the one that calls all of them."""
+    times_us = [400, 300, 150, 100, 50]
+    begins = np.cumsum([0, *times_us])[:-1]
+    events = EventTable.of(
+        ts_ns=1_000 * np.array([0, *begins, *begins]),
+        dur_ns=1_000 * np.array([1_000, *times_us, *times_us]),
+        kind=[EventKind.PYTHON] * 6 + [EventKind.OP] * 5,
+        name=["train.py(9): step", *(f"f.py({n}): f{n}" for n in range(5)), *("abcde")],
+        lane=[(1, 1)] * 11,
+    )
+
+    verdict = find_bounds(Trace.from_events(events).compile().critical_path())
+
+    assert verdict.by_function == (
+        "With all that they call: f0 (f.py:0) costs 40%, mostly a; f1 (f.py:1) costs 30%, mostly b;"
+        " f2 (f.py:2) costs 15%, mostly c."
+    )
+    assert verdict.by_function in [one.text for one in verdict.paragraphs]
+    assert verdict.document()["notes"][0] == verdict.by_function
+
+
+def test_what_a_card_says_of_a_function_is_not_said_again():
+    """`hook` is all of the first card; gradients are told where they are large."""
+    file = located("captures/single/backwardhook_stack.pt.trace.json.gz")
+    graph = hg.load(file, stacks=True).compile()
+
+    verdict = graph.verdict()
+
+    assert verdict.findings[0].evidence[0].frame == "single.py:85 in hook"
+    assert [one.frame for one in verdict.functions] == [
+        "single.py(84): hook",
+        "common.py(50): forward",
+    ]
+    assert verdict.by_function == (
+        "With all that they call: forward (common.py:50) costs 8%, mostly aten::addmm, and its "
+        "gradients up to 14%."
+    )
 
 
 def test_a_wait_is_named_by_the_line_that_waits():

@@ -41,6 +41,7 @@ from htagraph.queries.counters import (
     sampled_counters,
 )
 from htagraph.queries.cupti import cupti_counters, cupti_rates
+from htagraph.queries.functions import functions
 from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.kernels import graph_nodes, kernel_breakdown, kernel_durations
@@ -170,6 +171,7 @@ QUESTIONS = {
     "cost": Question(cost, answers.COST),
     "cost by op": Question(lambda d, w: cost(d, w, by="op"), answers.COST),
     "cost by bound": Question(lambda d, w: cost(d, w, by="bound"), answers.COST),
+    "functions": Question(functions, answers.FUNCTIONS),
     "near_critical": Question(_near_critical, answers.NEAR_CRITICAL, ("within_ns",)),
     "sampled_counters": Question(sampled_counters, answers.SAMPLED_COUNTERS),
     "sampled_counters by time": Question(
@@ -184,7 +186,7 @@ _NUMBERS = ("interval", "node", "parent")
 _NAMES = (
     "aten::mm", "cudaLaunchKernel", "cudaDeviceSynchronize", "gemm", "relu",
     "ncclDevKernel_AllReduce", "Memcpy DtoH (Device -> Pageable)", "ProfilerStep#1",
-    "ProfilerStep#2", "[memory]", "nn.Module: Linear_0",
+    "ProfilerStep#2", "[memory]", "nn.Module: Linear_0", "train.py(4): loss",
 )  # fmt: skip
 _KINDS = (
     EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION, EventKind.KERNEL, EventKind.KERNEL,

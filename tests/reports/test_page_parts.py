@@ -20,8 +20,9 @@ from htagraph.cli.main import main
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.findings.path import CriticalPath
-from htagraph.findings.verdict import Verdict, percent
+from htagraph.findings.verdict import FunctionCost, Verdict, percent
 from htagraph.job.job import JOB_QUESTIONS
+from htagraph.model.frames import FLAME
 from htagraph.model.units import human_duration
 from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.answers import EMPTY_ANSWERS, not_recorded
@@ -30,7 +31,7 @@ from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.page.diff_page import write_diff_page
 from htagraph.reports.page.document import first_screen, tiles
-from htagraph.reports.page.panels import learnt, segment_details
+from htagraph.reports.page.panels import flame_boxes, learnt, segment_details
 from htagraph.reports.page.parts import Commands, new_texts
 from htagraph.reports.report import shown_in_perfetto
 from htagraph.reports.summary import Summary
@@ -126,6 +127,29 @@ def test_a_bar_is_as_long_as_the_cost_and_hatched_as_far_as_the_path() -> None:
     path_share = third.findings[0].path_ns / summary.verdict.dur_ns
     assert parts[2] == f"{100 * third.share:.2f}"
     assert hidden[2] == f"{100 * (path_share - third.share):.2f}"
+
+
+def test_boxes_of_a_flame_graph_are_below_their_callers() -> None:
+    """The widest first, in the color of most of their time; a cost below the time is hidden."""
+    stacks, bounds = ["f;aten::mm", "f;gemm", "g"], ["host", "compute", "host"]
+    flame = FLAME.frame({"stack": stacks, "bound": bounds, "dur_ns": [600, 300, 99]})
+
+    boxes = flame_boxes(flame, [FunctionCost("f", path_ns=900, cost_ns=675, said="")])
+
+    assert boxes == [
+        (-1, "f", 900, "host", 0.25),
+        (0, "aten::mm", 600, "host", 0),
+        (0, "gemm", 300, "compute", 0),
+        (-1, "g", 99, "host", 0),
+    ]
+
+
+def test_boxes_too_narrow_to_be_seen_are_left_out() -> None:
+    """Below a twentieth of a percent."""
+    times_ns = [99_900, 51, 49]
+    flame = FLAME.frame({"stack": ["f", "g", "h"], "bound": ["host"] * 3, "dur_ns": times_ns})
+
+    assert [name for _, name, *_ in flame_boxes(flame, [])] == ["f", "g"]
 
 
 def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:

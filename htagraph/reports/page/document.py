@@ -71,6 +71,9 @@ def _panel(panel: Panel, origin_ns: int, texts: Texts, commands: Commands) -> st
         height = f"height:{panel.figure.layout['height']}px"
         drawn = f'<div class="figure" data-figure="{panel.name}" {told} style="{height}"></div>'
         drawn = legend(panel.legend) + drawn
+    if panel.flame:
+        told = f'role="figure" aria-label="{title}"'
+        drawn = f'<p class="note"></p><div class="flame" data-flame="{panel.name}" {told}></div>'
     named = f"<h3>{title}</h3>" if title else ""
     said = f'<p class="note">{escape(note)}</p>' if note else ""
     # The command that prints all rows: by default, it asks the question of the schema.
@@ -142,10 +145,11 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         first=first_screen(summary, devices, commands, beside if perfetto_file else None),
         sections=body,
         figures=_json({one.name: _figure(one, one.figure) for one in panels if one.figure}),
+        flames=_json({one.name: one.flame for one in panels if one.flame}),
         segments=_json(segments),
         texts=_json(list(texts)),
         plotly=b64encode(igzip.compress(plotly, 3, mtime=0)).decode(),
-        script="\n".join(map(resource, ("tables.js", "page.js", "segments.js"))),
+        script="\n".join(map(resource, ("tables.js", "page.js", "segments.js", "flame.js"))),
     )
 
 
@@ -272,7 +276,8 @@ def first_screen(
     if any(finding.hidden for finding in verdict.top_findings):
         key = "Hatched: on the critical path, but other work takes nearly as long meanwhile."
         said.append(f'<p class="note key"><i class="hidden"></i>{key}</p>')
-    said += [f'<p class="also">{escape(verdict.also)}</p>'] * bool(verdict.also)
+    also = filter(None, (verdict.by_function, verdict.also))
+    said += [f'<p class="also">{escape(text)}</p>' for text in also]
     said += [f'<p class="note">{escape(text)}</p>' for text in notes]
     items = "".join(
         f'<li><a href="#{one.section}" data-value="{one.value!r}"><span>{escape(one.name)}</span>'

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.segments import segment_causes
+from htagraph.findings.verdict import FunctionCost
 from htagraph.model.arrays import I64
 from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import name_label, track_name
@@ -19,6 +21,42 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.reports.page.html_tables import KEPT_ROWS
 from htagraph.reports.page.parts import Texts
 from htagraph.reports.plots.drawing import Drawing
+from htagraph.writers.flame import BELOW
+
+_N_STACKS, _LEAST_WIDTH = 20_000, 0.0005
+"""Stacks, and the least share of the path of a box, in a flame graph. A limit of the page."""
+_REST = "(shorter stacks)"
+
+Flame = list[tuple[int, str, int, str, float]]
+"""Boxes: the one above (-1 for none), name, time, bound of most of it, and the share of its time
+that is hidden. Callers come first.
+"""
+
+
+def flame_boxes(flame: pd.DataFrame, functions: Iterable[FunctionCost]) -> Flame:
+    """Boxes of a flame graph, the widest first, of schema `frames.FLAME`.
+
+    Of a function whose cost is known, what its path time exceeds that by is hidden.
+    """
+    hidden = {one.frame: max(1 - one.cost_ns / max(one.path_ns, 1), 0.0) for one in functions}
+    shown, rest_ns = flame.head(_N_STACKS), int(flame["dur_ns"][_N_STACKS:].sum())
+    rows = [*shown.astype(object).itertuples(index=False), (_REST, "", rest_ns)]
+    number: dict[tuple[int, str], int] = {}
+    times: list[Counter[str]] = []
+    for stack, bound, dur_ns in rows:
+        at = -1
+        for name in stack.split(BELOW):
+            at = number.setdefault((at, name), len(times))
+            times += [Counter()] * (at == len(times))
+            times[at][bound] += dur_ns
+    least_ns = max(_LEAST_WIDTH * int(flame["dur_ns"].sum()), 1)
+    total = [of.total() for of in times]
+    order = sorted((at for at, ns in enumerate(total) if ns >= least_ns), key=lambda at: -total[at])
+    place, above = {-1: -1} | {at: row for row, at in enumerate(order)}, list(number)
+    return [
+        (place[above[at][0]], name, total[at], times[at].most_common(1)[0][0], hidden.get(name, 0))
+        for at, name in ((at, above[at][1]) for at in order)
+    ]
 
 
 @dataclass(frozen=True)
@@ -36,6 +74,7 @@ class Panel:
     # Verb whose command prints all rows; by default it asks the question of the schema
     verb: str = ""
     is_folded: bool = False  # Whether the table is folded below its figure
+    flame: Flame | None = None  # Drawn above the table
 
     def __post_init__(self) -> None:
         """Keep what the table shows, and count the rest: whole tables are large."""

@@ -59,7 +59,7 @@ def resource(name: str) -> str:
 def write_html(out: str | Path, body: str, *, title: str, style: str, **parts: str) -> Path:
     """Write a page, whole or not at all; `parts` fill the placeholders of the file `body`."""
     colors = "\n".join(
-        f'[data-key="{name}"] {{ --key: {color.css}; --fill: {color.fill}; }}'
+        f'[data-key="{name}"] {{ --key: {color.css}; --fill: {color.fill}; --ink: {color.ink}; }}'
         for name, color in _MARKED.items()
     )
     style = f"{resource('page.css')}\n{colors}\n{style}"

@@ -27,7 +27,7 @@ from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import lost_slots
 from htagraph.reports.page.html_tables import KEPT_ROWS
-from htagraph.reports.page.panels import Panel, Section
+from htagraph.reports.page.panels import Panel, Section, flame_boxes
 from htagraph.reports.plots.drawing import drawing
 from htagraph.reports.summary import ALONE, NOT_MATCHED, NOT_REPLAYED, UNCHANGED, Summary
 from htagraph.run.graph import TraceGraph
@@ -243,7 +243,17 @@ def path_section(summary: Summary | JobSummary) -> Section:
         verb="path",
         is_folded=True,
     )
-    return Section("path", "Critical path", intro, (panel,), is_folded=False)
+    panels = (panel, _flame(summary)) if isinstance(summary, Summary) else (panel,)
+    return Section("path", "Critical path", intro, panels, is_folded=False)
+
+
+def _flame(summary: Summary) -> Panel:
+    """Flame graph of the path, and the functions or stacks in it."""
+    flame, functions = summary.path.flame(), summary.graph.functions()
+    known, heading = len(functions) > 0, "Critical path by who called what: a flame graph"
+    listed, schema = (functions, answers.FUNCTIONS) if known else (flame, frames.FLAME)
+    boxes = flame_boxes(flame, summary.verdict.functions)
+    return Panel("flame", listed, schema, heading, is_folded=True, flame=boxes)
 
 
 def help_section(summary: Summary | JobSummary) -> Section:

@@ -69,7 +69,8 @@ function find(words) {
     const shown = rows.filter((row) => !row.hidden).length;
     n += shown;
     table.classList.toggle("found", words.length > 0);
-    table.closest(".panel").hidden = !shown;
+    const panel = table.closest(".panel");
+    panel.hidden = !shown && !panel.querySelector("[data-flame]");
   }
   for (const fold of folds) {
     const has = all("tbody tr", fold).some((row) => !row.hidden);
