@@ -90,10 +90,14 @@ _EXEMPT = [
 """Causes that take the same time whether or not the host had waited before."""
 
 _CODE_OF_TOPIC = np.array([_CODE[topic] for topic in TOPICS], dtype=np.int8)
-_COMPILING = [
-    number
-    for number, topic in enumerate(TOPICS)
-    if topic in {Cause.AUTOTUNING, Cause.COMPILATION, Cause.RECOMPILATION}
+_TAKE_ALL = [
+    TOPICS.index(topic)
+    for topic in (
+        Cause.AUTOTUNING,
+        Cause.COMPILATION,
+        Cause.RECOMPILATION,
+        Cause.ANOMALY_DETECTION,
+    )
 ]
 _WHILE_COMPILING = [
     _CODE[cause]
@@ -106,7 +110,8 @@ _WHILE_COMPILING = [
         Cause.ONE_TIME_SETUP,
     )
 ]
-"""Causes that count as compilation or autotuning while it runs: it runs kernels and loads code."""
+"""Causes that count as such a topic while it runs: it runs kernels, loads code, or reads values."""
+_COMPUTED_AGAIN = [_CODE[Cause.COMPUTE], _CODE[Cause.COPIES]]
 
 _WAITING = [
     _CODE[cause]
@@ -249,8 +254,9 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Bools) -> I8:
     cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.SYNCHRONOUS_COPIES]
     cause[_reads(dag, event) & np.isin(cause, _READING)] = _CODE[Cause.GPU_SYNCHRONIZATION]
     topic = find_topics(dag, event, pieces.start_ns, pieces.topic)
-    compiles = np.isin(topic, _COMPILING) & np.isin(cause, _WHILE_COMPILING)
-    about = (topic >= 0) & (compiles | (cause == _CODE[Cause.CPU_WORK]))
+    takes = np.isin(topic, _TAKE_ALL) & np.isin(cause, _WHILE_COMPILING)
+    takes |= (topic == TOPICS.index(Cause.RECOMPUTATION)) & np.isin(cause, _COMPUTED_AGAIN)
+    about = (topic >= 0) & (takes | (cause == _CODE[Cause.CPU_WORK]))
     cause[about] = _CODE_OF_TOPIC[topic[about]]
     return cause if _uses_device(dag) else _without_device(dag, pieces, cause)
 

@@ -196,6 +196,19 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "create fewer reference cycles."
         ),
     ),
+    Cause.RECOMPUTATION: (
+        Rule(
+            "Checkpoint fewer modules, or only cheap operators, if memory allows.",
+            "Activation checkpointing runs the forward pass again: this is its time, what it "
+            "saves in memory is not recorded.",
+        ),
+    ),
+    Cause.ANOMALY_DETECTION: (
+        Rule(
+            "Turn it off: torch.autograd.set_detect_anomaly(False).",
+            "It formats the stack in each operator, and searches each gradient for NaN.",
+        ),
+    ),
     Cause.CPU_OPERATORS: (
         Rule(
             "Make the largest function cheaper, or call it less often.",
