@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -49,25 +48,6 @@ def pytest_collect_file(
 def _needs_missing_traces(item: pytest.Item) -> bool:
     names = [name for mark in item.iter_markers("public") for name in mark.args]
     return not all(map(is_here, names))
-
-
-class _SomeCases:
-    """A plugin, as a file has one hook of a name: before -m, the cases after the first are slow."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        n_seen = Counter[str]()
-        for item in items:
-            test = item.nodeid.partition("[")[0]
-            n_seen[test] += 1
-            mark = item.get_closest_marker("some")
-            if mark is not None and n_seen[test] > mark.args[0]:
-                item.add_marker("slow")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Choose cases before `-m` does."""
-    config.pluginmanager.register(_SomeCases())
 
 
 class _SomeCases:
