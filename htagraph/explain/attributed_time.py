@@ -284,7 +284,8 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
     computes = events.named(events.symbols.searched(_COMPUTES)) & (events.kind == EventKind.OP)
     kinds = (Cause.SMALL_OPERATORS, Cause.CPU_OPERATORS, Cause.HOST_CODE)
     short, operators, code = (_CODE[member] for member in kinds)
-    found = np.where(gather(computes, event, False), operators, code)
+    computing = gather(computes, event, False) & (pieces.line == 0)  # a frame inside is code
+    found = np.where(computing, operators, code)
     found = np.where(pieces.whole_ns < _SHORT_NS, short, found)
     optimizes = under_pattern(dag, event, _OPTIMIZER)
     optimizes &= ~runs_in_closure(dag, event, pieces.start_ns)

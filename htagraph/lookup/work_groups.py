@@ -21,6 +21,7 @@ from htagraph.model.kinds import EventKind
 
 EVALUATES = re.compile(r"^autograd::engine::evaluate_function")
 _STEPS = re.compile(r"^Optimizer\.step#")
+_NEVER = np.iinfo(np.int64).max
 
 
 class Phase(IntEnum):
@@ -61,8 +62,8 @@ def recomputed(dag: Dag) -> tuple[Bools, I64]:
     The autograd engine runs without recording gradients, and its functions carry the thread of
     their forward operator. Operators with a sequence number of their own inside of it record
     gradients: at least two in a row that are a row elsewhere repeat a forward pass, if something
-    that does not record follows. Without, gradients of gradients are computed. All that the
-    function calls until the last of them is recomputed, and so is its own time; else until is 0.
+    that does not record follows: the function itself. Without, gradients of gradients are computed.
+    Until then, all calls of the function, and its own time, recompute; of other events it is 0.
     """
     events = dag.events
     is_call, until_ns = np.zeros(len(events), dtype=bool), np.zeros(len(events), dtype=np.int64)
@@ -85,11 +86,12 @@ def recomputed(dag: Dag) -> tuple[Bools, I64]:
     again = op[np.append(repeats, False) | np.append(False, repeats)]
     np.maximum.at(until_ns, dag.parent[again], events.end_ns[again])
     inside = np.flatnonzero(events.is_host & (gather(until_ns, dag.parent, 0) > 0))
-    follows = inside[~records[inside] & (events.kind[inside] == EventKind.OP)]
-    last_ns = np.zeros(len(events), dtype=np.int64)
-    np.maximum.at(last_ns, dag.parent[follows], events.ts_ns[follows])
-    until_ns[last_ns < until_ns] = 0
-    is_call[inside] = events.ts_ns[inside] < until_ns[dag.parent[inside]]
+    begins, caller = events.ts_ns[inside], dag.parent[inside]
+    after = ~records[inside] & (events.kind[inside] == EventKind.OP) & (begins >= until_ns[caller])
+    next_ns = np.full(len(events), _NEVER)
+    np.minimum.at(next_ns, caller[after], begins[after])
+    until_ns = np.where((until_ns > 0) & (next_ns < _NEVER), next_ns, 0)
+    is_call[inside] = begins < until_ns[caller]
     return is_call, until_ns
 
 
