@@ -27,9 +27,10 @@ from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
 from htagraph.lookup.attribution import around, gap_places, host_of, innermost, under, under_pattern
 from htagraph.lookup.programs import is_plain, user_ranges
-from htagraph.lookup.python_code import code_pieces
+from htagraph.lookup.python_code import code_pieces, user_code
 from htagraph.lookup.queues import READS, is_matched, long_waits
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.waiting_code import FIRST_WAIT, WAITS, awaited
 from htagraph.lookup.work_groups import runs_in_closure
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I64, Bools, Rows
@@ -328,7 +329,7 @@ def _called_next(dag: Dag, pieces: Pieces, rows: I64) -> I64:
 
 
 def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
-    """Where code ran outside operators, and which kernel waited for free SMs."""
+    """Where code ran outside operators, what it waits for, which kernel waited for free SMs."""
     full = np.flatnonzero(cause == _CODE[Cause.WAITING_FOR_SMS])
     waiting = _called_next(dag, pieces, full)
     found = np.flatnonzero(waiting >= 0)
@@ -339,25 +340,37 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     )
     tail, head = (side[pieces.edge[rows]] for side in (dag.edges.tail, dag.edges.head))
     before = "before " + dag.events.names(waiting[found])
-    number, texts = pd.factorize(np.concatenate([[""], before, gap_places(dag, tail, head)]))
+    waits = np.flatnonzero(cause == _CODE[Cause.PYTHON_WAITS])
+    awaited = np.array([does for does, _, _ in WAITS], dtype=object)[
+        pieces.topic[waits] - FIRST_WAIT
+    ]
+    said = np.concatenate([[""], before, gap_places(dag, tail, head), awaited])
+    number, texts = pd.factorize(said)
     places = np.zeros(len(cause), dtype=np.int32)
-    places[np.concatenate([full[found], rows])] = number[1:]
+    places[np.concatenate([full[found], rows, waits])] = number[1:]
     return Coded(places, texts)
 
 
 def _meanwhile(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
-    """What another thread ran while code ran that is not recorded, or that waited."""
+    """What another thread ran while code ran that is not recorded, or that waited: a function."""
     is_code = (cause == _CODE[Cause.HOST_CODE]) | (
         (cause == _CODE[Cause.CPU_WORK]) & (pieces.bound == Bound.UNTRACED_CODE)
     )
     rows = np.flatnonzero(is_code & (pieces.line == 0) & (pieces.whole_ns >= _SHORT_NS))
     lane = dag.events.lane[gather(dag.edges.head, pieces.edge[rows]) >> 1].astype(np.int64)
     start_ns = pieces.start_ns[rows]
+    ran = meanwhile(dag, lane, start_ns, start_ns + pieces.dur_ns[rows])
+    waits = np.flatnonzero(cause == _CODE[Cause.PYTHON_WAITS])
+    lane = dag.events.lane[gather(dag.edges.head, pieces.edge[waits]) >> 1].astype(np.int64)
+    start_ns = pieces.start_ns[waits]
+    each = lane, start_ns, start_ns + pieces.dur_ns[waits]
+    kind = pieces.line[waits].astype(np.int64) * len(WAITS) + pieces.topic[waits] - FIRST_WAIT
+    _, group = np.unique(kind, return_inverse=True)
     number, texts = pd.factorize(
-        np.append("", meanwhile(dag, lane, start_ns, start_ns + pieces.dur_ns[rows]))
+        np.concatenate([[""], ran, awaited(dag, user_code(dag), each, group)[group]])
     )
     codes = np.zeros(len(cause), dtype=np.int32)
-    codes[rows] = number[1:]
+    codes[np.concatenate([rows, waits])] = number[1:]
     return Coded(codes, texts)
 
 

@@ -16,6 +16,7 @@ from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import around, host_of
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.waiting_code import FIRST_WAIT
 from htagraph.lookup.work_groups import EVALUATES, recomputed
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I64, Bools, Rows
@@ -56,7 +57,13 @@ NAMES = {
 }
 """Name patterns of host ranges and Python frames, by topic; the first match wins."""
 
-TOPICS = (*NAMES, Cause.RECOMPILATION, Cause.RECOMPUTATION, Cause.ANOMALY_DETECTION)
+TOPICS = (
+    *NAMES,
+    Cause.RECOMPILATION,
+    Cause.RECOMPUTATION,
+    Cause.ANOMALY_DETECTION,
+    Cause.PYTHON_WAITS,
+)
 """All topics; a topic's number is its position."""
 
 _NUMBER = {topic: number for number, topic in enumerate(TOPICS)}
@@ -72,9 +79,11 @@ _CONVOLVES = re.compile(r"^aten::(cudnn|miopen|_)?_?convolution(_backward|_trans
 def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
     """Number of the topic of each piece of time, -1 for none.
 
-    `event`: what runs. `of_frame`: number of the topic of the Python frames in which it runs.
+    `event`: what runs. `of_frame`: number of the topic of the Python frames in which it runs, or
+    from `FIRST_WAIT` on what they wait for.
     """
-    found = of_frame.copy()
+    found = np.where(of_frame < FIRST_WAIT, of_frame, _NUMBER[Cause.PYTHON_WAITS])
+    of_frame = np.where(of_frame < FIRST_WAIT, of_frame, -1)
     host = host_of(dag, event)
     for topic, (calls, until_ns) in parts_of_calls(dag).items():
         inside = nearest(dag.parent, host, calls) >= 0

@@ -23,6 +23,7 @@ from htagraph.arrays.codes import gather, ranges
 from htagraph.arrays.intervals import check_tiling
 from htagraph.arrays.matching import last_before
 from htagraph.arrays.nesting import nest
+from htagraph.lookup.waiting_code import FIRST_WAIT, wait_kinds
 from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -65,6 +66,12 @@ def _up(parent: I64, stop: Bools) -> tuple[I64, I64]:
     return at, below
 
 
+def user_code(dag: Dag) -> Bools:
+    """Whether each symbol is a frame of user code."""
+    searched = dag.events.symbols.searched
+    return searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD))
+
+
 def _frames(
     dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]
 ) -> tuple[I64, I64, Bools, I64]:
@@ -73,7 +80,7 @@ def _frames(
     User code is of a file, and not of a library; its innermost frame names all that it calls.
     """
     name, searched = dag.events.name[event], dag.events.symbols.searched
-    is_user = (searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD)))[name]
+    is_user = user_code(dag)[name]
     user, call = _up(parent, is_user)
     known, _ = _up(parent, ~searched(_NOT_CODE)[name])
     named = np.where(user >= 0, user, np.where(known >= 0, known, np.arange(len(event))))
@@ -81,7 +88,11 @@ def _frames(
     for number, pattern in topics.items():
         topic[searched(pattern)[name]] = number
     about, _ = _up(parent, topic >= 0)
-    return named, np.where(user >= 0, call, -1), is_user, gather(topic, about)
+    topic = gather(topic, about)
+    if topics:
+        waits = wait_kinds(dag, event, parent, is_user)
+        topic = np.where((topic < 0) & (waits >= 0), FIRST_WAIT + waits, topic)
+    return named, np.where(user >= 0, call, -1), is_user, topic
 
 
 def _text(frame: str, call_from: str, how: int) -> str:
@@ -157,6 +168,7 @@ def code_pieces(
     how = np.where((innermost < 0) | encloses, _NONE, how)
     line = _lines(dag, gather(event, gather(named, innermost)), gather(event, call), how)
     topic = gather(topics_of, innermost).astype(np.int8)
+    topic[encloses & (topic >= FIRST_WAIT)] = -1
     end = np.append(start[1:], 0)
     closes = np.append(stretch[1:] != stretch[:-1], True)[: len(stretch)]
     end = np.where(closes, end_ns[stretch], end[: len(stretch)])

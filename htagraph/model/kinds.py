@@ -213,6 +213,7 @@ class Cause(StrEnum):
     CPU_OPERATORS = "CPU operators"
     SMALL_OPERATORS = "small operators"
     HOST_CODE = "Python code"
+    PYTHON_WAITS = "Python waits"
 
 
 _BOUNDS = {
