@@ -376,9 +376,9 @@ def _label(
     if cause is Cause.WAITING_FOR_SMS:
         waiting = row["place"].partition(" ")[2]
         return f"{name_label(waiting)} waits for {short}" if waiting else short
-    if cause is Cause.PYTHON_WAITS:
+    if line and cause is Cause.PYTHON_WAITS:
         runs = f", which runs {name_label(row['meanwhile'])}" if row["meanwhile"] else ""
-        return f"{line} {row['place']}{runs}"
+        line += f" {row['place']}{runs}"
     if line:
         return line
     if cause is Cause.SMALL_OPERATORS:

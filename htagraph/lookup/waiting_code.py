@@ -1,8 +1,8 @@
 """Which Python code waits, for what, and for which code of other threads.
 
-Frames of C code say what a call does, and so does the frame of the standard library that the user
-called: a future's ``result`` acquires a lock. Samples know the CPU clock of their thread: what
-takes hardly any CPU time waits, whatever it calls.
+Frames of C code say what a call does, and so does the function of the standard library that the
+user called: a future's ``result`` acquires a lock. Samples know the CPU clock of their thread, so
+what computes does not count. A call that is not known may wait for a CPU, which tells nothing.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from htagraph.model.kinds import EventKind
 FIRST_WAIT = 64
 """Topics of code from here on are waits: their place in `WAITS` is the rest."""
 
-
 _FRAME = re.compile(r"(.*)\((\d+)\): (.*)", re.DOTALL)
 _NEVER = r"(?!)"
 WAITS = (
     (
         "waits for a pool",
-        r"concurrent/futures/_base\.py\(\d+\): .*\b(result|exception|wait|as_completed)$"
-        r"|multiprocessing/pool\.py\(\d+\): .*\b(get|wait|next|map|starmap|apply)$",
+        (
+            r"concurrent/futures/_base\.py\(\d+\): .*\b(result|exception|wait|as_completed)$|"
+            r"multiprocessing/pool\.py\(\d+\): .*\b(get|wait|next|map|starmap|apply)$"
+        ),
         _NEVER,
     ),
     (
         "waits for a queue",
-        r"(^|/)queue\.py\(\d+\): .*\b(get|put|join)$"
-        r"|multiprocessing/queues\.py\(\d+\): .*\b(get|put)$",
+        (
+            r"(^|/)queue\.py\(\d+\): .*\b(get|put|join)$"
+            r"|multiprocessing/queues\.py\(\d+\): .*\b(get|put)$"
+        ),
         r"^<built-in method get of _queue\.",
     ),
     (
@@ -50,7 +53,7 @@ WAITS = (
     (
         "waits for another process",
         r"(^|/)subprocess\.py\(|multiprocessing/(process|popen_\w+|connection)\.py\(",
-        r"^<(built-in function |os\.)(fork|waitpid|wait4|posix_spawn)>$",
+        r"^<(built-in function |os\.|_)(fork|fork_exec|waitpid|wait4|posix_spawn)>$",
     ),
     (
         "waits for a server",
@@ -62,15 +65,16 @@ WAITS = (
     (
         "waits for a socket or pipe",
         r"(^|/)(socket|ssl|selectors)\.py\(",
-        r"^<built-in (function select>|method (poll of select\.|\w+ of \S*[sS]ocket ))"
-        r"|^<[\w.]+\.(e?poll|select|recv\w*|_?accept|connect|sendall)>$",
+        (
+            r"^<built-in (function select>|method (poll of select\.|\w+ of \S*[sS]ocket ))"
+            r"|^<[\w.]+\.(e?poll|select|recv\w*|_?accept|connect|sendall)>$"
+        ),
     ),
     (
         "waits for a file",
         _NEVER,
-        r"^<built-in function f(data)?sync>$|^<[\w.]+\.(read\w*|write\w*|flush|f(data)?sync)>$",
+        r"^<built-in function f(data)?sync>$|^<([\w.]+\.)?(read\w*|write\w*|flush|f(data)?sync)>$",
     ),
-    ("waits in what it calls", _NEVER, _NEVER),
 )
 """What code does, the function of the standard library that it called, and the call of C code, by
 the names of frames of Kineto and of samples. The outermost function counts before the call."""
@@ -81,9 +85,9 @@ _LEAST_NS = 100_000
 """Shorter calls did not wait: a thread takes about as long to wake up. Chosen. Pinned, as the rest,
 by tests/lookup/test_waiting_code.py."""
 _WAITS, _MAY_WAIT = 0.1, 0.3
-"""Largest shares of CPU time of a call that waits, whatever it calls; and of one that is known to,
-which may compute a little. Measured: pools, queues 0%, polls 2%, HTTP 4%,
-files 20%, code 45% and more on a machine with too many processes."""
+"""Largest shares of CPU time of a library that waits, and of a call that is known to. Measured:
+pools, queues 0%, polls 2%, HTTP 4%, files 20%; code 45% and more on a machine with too many
+processes."""
 _FEWEST = 10
 """Samples from which on their CPU time counts: fewer may have been without a CPU. Chosen."""
 _MOST = 0.5
@@ -103,15 +107,14 @@ def wait_kinds(dag: Dag, event: Rows, parent: I64, is_user: Bools) -> I64:
         _, frame, call = WAITS[number]
         called[searched(call)[name]] = number
         within[searched(frame.replace("/", r"[/\\]"))[name]] = number
+    user = nearest(parent, every, is_user)
+    outermost = highest(np.where(user == parent, -1, parent), every, within >= 0)
     waits = (called >= 0) & (events.dur_ns[event] >= _LEAST_NS)
     if "cpu_ns" in events.columns:
         share, is_known = _cpu_shares(dag, event, parent)
-        waits &= share <= _MAY_WAIT
-        waits |= is_known & (share <= _WAITS) & searched("^<")[name]
-    user = nearest(parent, every, is_user)
-    outermost = highest(np.where(user == parent, -1, parent), every, within >= 0)
+        waits &= (share <= _MAY_WAIT) & (is_known | (called < len(WAITS) - 1))
+        waits |= is_known & (share <= _WAITS) & (outermost >= 0)
     found = np.where(outermost >= 0, gather(within, outermost), called)
-    found = np.where(found >= 0, found, len(WAITS) - 1)
     return np.where(waits & ~is_user & (user >= 0), found, -1)
 
 
