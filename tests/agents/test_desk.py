@@ -141,6 +141,7 @@ def test_a_verdict_is_the_first_screen_of_the_report(desk, folder):
     assert "opportunities" not in answer
 
 
+@pytest.mark.slow
 def test_a_cause_names_two_contributors_and_three_ranks():
     """All four ranks run operators, in three kinds."""
     answer = ask(Desk(Root.of(CAPTURES)), "verdict", path="pipelines/pp4_1f1b_slow")
@@ -151,6 +152,7 @@ def test_a_cause_names_two_contributors_and_three_ranks():
     assert [len(operators[key]) for key in ("ranks", "evidence")] == [3, 2]
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", DEMOS)
 def test_a_verdict_takes_600_tokens(name):
     """Of each demo, by the count that bounds answers; none is cut."""
@@ -295,6 +297,7 @@ def test_a_difference_is_checked_as_on_the_command_line(desk):
     assert ask(desk, "diff", before=FAST, after=SLOW, fail_above=2.0)["check"] == "passed"
 
 
+@pytest.mark.slow
 def test_a_difference_of_a_damaged_run_is_withheld(own):
     """The end of a file is lost: what is damaged comes before the tables."""
     whole = gzip.decompress((own.root.folder / FAST).read_bytes())

@@ -247,6 +247,7 @@ def objects() -> Iterator[tuple[str, object]]:
             yield f"{name}.{part}", getattr(one, part)
 
 
+@pytest.mark.slow
 def test_reprs_are_short() -> None:
     """Of frames, a head, ten rows and what is not shown; prose in them may fold."""
     long = [

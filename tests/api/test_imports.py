@@ -30,6 +30,7 @@ HEAVY = (
 )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("module", "allowed"),
     [("htagraph", ()), ("htagraph.cli.main", ("rich", "typer"))],
@@ -84,6 +85,7 @@ NOT_FOR_A_PATH = (
 """What only a verdict needs."""
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("options", "answer", "needless"),
     [

@@ -175,6 +175,7 @@ def test_after_the_last_cycle_rank_0_reports_on_all_ranks(tmp_path, ready, capsy
     assert {"summary.md", "job.pftrace"} <= {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_come_is_named(tmp_path, ready, capsys):
     """The report is on the other; here it fails, too, and that is one line."""
     handler = ready(tmp_path, 0, 3, timeout_s=0.01)

@@ -200,6 +200,7 @@ def _passed_by_a_shell(command: str) -> list[str]:
     return done.stdout.split("\0")[:-1]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("words", PRINTING.values(), ids=PRINTING)
 def test_printed_commands_run(folder, words, capsys, monkeypatch):
     """In a shell, with the exit code 0; a page that would be served is there."""

@@ -60,6 +60,7 @@ def graph() -> hg.TraceGraph:
     return hg.Trace.from_events(rank.events).compile()
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("question", sorted(set(QUESTIONS) - {"cupti_counters", "cupti_rates"}))
 def test_every_figure_and_key_that_is_shown_is_whole(graph: hg.TraceGraph, question: str) -> None:
     """Of each question, at any width: the lines hold the texts of all columns that are shown."""

@@ -30,6 +30,7 @@ def printed(capsys, monkeypatch, tmp_path):
     return ran
 
 
+@pytest.mark.some(3)
 @SCREENS
 def test_a_report_has_at_most_22_lines_of_88_columns(name: str) -> None:
     """Also on a wider terminal; on one of 80 columns the same in more lines."""
@@ -41,6 +42,7 @@ def test_a_report_has_at_most_22_lines_of_88_columns(name: str) -> None:
     assert max(map(len, screen_of(name).lines(80))) <= 80
 
 
+@pytest.mark.some(9)
 @SCREENS
 def test_nothing_of_a_report_is_cut(name: str) -> None:
     """All words are there, whatever the width."""

@@ -174,6 +174,7 @@ def test_shapes_tell_the_size_if_they_were_recorded(after: str, is_same: bool):
     assert is_same_size(Alike(1.07, 5, 1.0), none, shapes, none) is is_same
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("by", [0.9, 1.07])
 def test_a_host_whose_clock_drifts_is_no_change_of_the_code(by: float):
     """A run that is bound by its host, against the same at another rate."""
@@ -195,6 +196,7 @@ def test_a_device_whose_clock_drifts_is_no_change_of_the_code():
     ) in found.notes[0]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "slow",
     [

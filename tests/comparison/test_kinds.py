@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
@@ -22,6 +22,7 @@ from htagraph.comparison.samples import DoneSteps, compared, graph_samples
 from htagraph.errors import GraphError
 from htagraph.lookup.steady_steps import steady_steps
 from tests.comparison.profiles import profile, simulated
+from tests.examples import one_in
 from tests.synth.program import Action, Annotation, Op, Program, Spend
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
@@ -158,7 +159,7 @@ def test_kinds_that_do_not_fit_the_parts_are_a_defect(kinds, said):
         replace(run_of("abab"), kinds=kinds)
 
 
-@settings(max_examples=20)
+@one_in(4)
 @given(
     kinds=st.tuples(*[st.lists(st.integers(0, 2), min_size=6, max_size=12)] * 2),
     seed=st.integers(0, 99),
@@ -178,7 +179,7 @@ def test_differences_of_kinds_add_up(kinds, seed):
     assert (RunDiff(runs[0], runs[0]).critical_path()["delta_ns"] == 0).all()
 
 
-@settings(max_examples=20)
+@one_in(4)
 @given(n=st.integers(2, 6), seed=st.integers(0, 99))
 def test_runs_of_the_same_kinds_differ_by_their_means(n, seed):
     """The mean of all steps, to a nanosecond for each kind that is rounded."""

@@ -61,6 +61,7 @@ def test_a_change_that_is_everywhere_is_named_after_what_calls_it():
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("capture", "said"),
     [

@@ -108,6 +108,7 @@ def test_kernels_are_not_compared_by_what_no_profile_has():
         RunDiff(BASE, BASE).kernels(by="colour")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("by", ["name", "shape", "module", "annotation", "phase"])
 def test_every_grouping_of_kernels_has_the_same_sum(by):
     """Between a run that copies pageable memory and one that does not."""
@@ -231,6 +232,7 @@ def test_the_largest_part_is_named_where_each_is_within_its_noise():
     )
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("seed", range(50))
 def test_equal_runs_are_never_a_regression(seed):
     """Whatever other programs run beside either of them."""
@@ -439,6 +441,7 @@ KERNEL, HOST = {"kernel": GEMM, "by": 1.07}, {"under": "ProfilerStep", "by": 1.0
 LOADER = {"under": "enumerate(DataLoader)", "by": 1.06}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("options", "slow", "said"),
     [

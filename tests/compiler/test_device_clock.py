@@ -246,6 +246,7 @@ def test_a_clock_that_drifts_is_followed_where_no_device_works(arrows):
     assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)>", "hipMemcpyWithStream>", 0)]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("drift", [-0.0004, 0.0004])
 def test_a_simulated_clock_that_drifts_loses_no_wait(drift):
     """By the end it is off by 40 us, more than a round trip takes; bounds stay within 1%."""

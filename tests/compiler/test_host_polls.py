@@ -417,6 +417,7 @@ def _innocent(host: str, device: str, seed: int) -> Program:
     return Program(tuple(body), seed=seed)
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("host", _HOSTS)
 @pytest.mark.parametrize("device", _DEVICES)
 def test_a_host_that_stands_still_for_another_reason_polls_nothing(host, device):

@@ -36,6 +36,7 @@ def _by_segments(dag, windows):
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("most", [1 << 20, 1], ids=["at once", "one by one"])
 def test_sums_are_those_of_all_segments(monkeypatch, most):
     """Of windows that overlap, with and without a node they end at, in the order of first ones."""

@@ -63,6 +63,7 @@ def test_a_small_compiled_part_changes_nothing() -> None:
     assert "torch.compile" in host.fix.do
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("region", "says_compile"), [("aten::mm", True), ("Torch-Compiled Region: 0/0", False)]
 )
@@ -141,6 +142,7 @@ def judged(run: Path) -> tuple[hg.Summary | hg.JobSummary, Trials[Any]]:
     return summary, summary.path.trials
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_what_is_advised_can_be_replayed(run: Path) -> None:
     """Its change applies, and saves at most what the run would take."""
@@ -160,6 +162,7 @@ def test_what_a_fix_saves_is_no_more_than_its_cause_costs(run: Path) -> None:
     assert all(0 <= fix.low_ns <= fix.saves_ns <= fix.high_ns <= cost for cost, fix in fixes)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_run_without_a_cause_saves_what_the_cause_costs(run: Path) -> None:
     """`what_if` and the verdict give one number, of a late rank by its number."""

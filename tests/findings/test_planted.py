@@ -51,6 +51,7 @@ def capture(name: str, *, stacks: bool) -> tuple[tuple[Finding, ...], dict[str, 
     return find_bounds(graph.critical_path()).findings, truth["mean_per_recorded_step"]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("expected", PLANTED, ids=lambda expected: f"{expected[0]} {expected[1]}")
 def test_what_was_planted_is_said_first(expected):
     """Within 10% or 2 ms per step, of three recorded steps; the line where stacks say it."""
@@ -125,6 +126,7 @@ def test_findings_on_a_job_never_share_more_than_its_window(fault: str) -> None:
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_repair_saves_no_more_than_the_cost(seed: int) -> None:
     """More time may be attributed: where the loader was, the device takes over."""

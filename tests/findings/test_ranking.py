@@ -130,6 +130,7 @@ def test_the_partner_of_a_chain_may_be_off_the_path() -> None:
 # What a cost is.
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("fault", get_args(Fault))
 def test_a_cause_that_is_time_costs_at_most_its_time_on_the_path(fault: Fault) -> None:
     """The run is convex in its scale, and its share of the path is the slope at one."""
@@ -142,6 +143,7 @@ def test_a_cause_that_is_time_costs_at_most_its_time_on_the_path(fault: Fault) -
         assert 0 <= costs[cause] <= times[cause]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("fault", get_args(Fault))
 def test_findings_and_what_is_apart_add_up_to_the_run(fault: Fault) -> None:
     """No time is charged twice, and none is left out."""
@@ -175,6 +177,7 @@ def test_a_slow_launch_call_is_what_its_kernel_waits_for() -> None:
     assert hg.what_if(graph, hg.scale("cudaLaunchKernel", by=0)).dur_ns == (1 + 19 + 1) * 1_000
 
 
+@pytest.mark.slow
 def test_the_ranking_does_not_depend_on_the_order_of_ranks(tmp_path: Path) -> None:
     """The same job three times, with another rank late."""
     causes = []

@@ -359,6 +359,7 @@ CASES = {
 EVERY = [(cause, *case) for cause, cases in CASES.items() for case in cases]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: f"{case[0]}: {case[1]}")
 def test_a_rule_applies_where_the_trace_says_so(case: tuple[Cause, str, Drawn, Drawn]) -> None:
     """Both traces have the cause; the words stand in the advice on one of them only."""
@@ -441,6 +442,7 @@ def test_a_lack_of_memory_is_told_with_its_steps() -> None:
     assert advice("step[DECODE bs=1]") == " in step[DECODE bs=1]."
 
 
+@pytest.mark.slow
 def test_a_late_rank_is_told_by_what_it_is_late() -> None:
     """Each bound has words of its own, which no other has."""
     for bound, words in LATENESS.items():

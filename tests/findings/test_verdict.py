@@ -127,6 +127,7 @@ def test_one_cause_is_the_headline_with_the_step_before_and_after() -> None:
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -28,6 +28,7 @@ def own_percents(card: Card) -> set[str]:
     return found
 
 
+@pytest.mark.some(9)
 @SCREENS
 def test_findings_and_what_is_apart_add_up_to_the_window(name: str) -> None:
     verdict = screen_of(name).verdict
@@ -55,6 +56,7 @@ def test_causes_are_in_the_order_of_their_costs(name: str) -> None:
     assert costs[0] >= max(costs) / 2
 
 
+@pytest.mark.some(3)
 @SCREENS
 def test_a_card_shows_no_percentage_of_another_finding(name: str) -> None:
     blocks: list[str] = []
@@ -70,6 +72,7 @@ def test_a_card_shows_no_percentage_of_another_finding(name: str) -> None:
         assert percents(block) <= own_percents(card)
 
 
+@pytest.mark.some(3)
 @SCREENS
 def test_a_cause_has_one_cost_and_at_most_one_saving(name: str) -> None:
     """The saving is that of the fix that is printed, and less than the cost."""

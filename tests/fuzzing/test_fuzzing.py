@@ -33,6 +33,7 @@ def compiled() -> None:
     warm(quiet=True)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_broken_is_answered_or_refused_by_us(tmp_path: Path, kind: str, times: int) -> None:

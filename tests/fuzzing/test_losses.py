@@ -75,6 +75,7 @@ def _cases() -> list[object]:
     ]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("source", "kind", "lawful"), _cases())
 def test_a_loss_is_told_or_changes_no_headline(
     source: str, kind: str, lawful: tuple[str, ...], tmp_path: Path

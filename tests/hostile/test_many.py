@@ -96,6 +96,7 @@ def seconds_for(events: list[Event]) -> float:
     return cpu_seconds(lambda: hg.load(data).compile().critical_path().breakdown(by="op"))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("made", [nested, overlapping, named_processes, waiting_streams])
 def test_twenty_times_as_many_cost_less_than_a_hundred_times_as_much(
     made: Callable[[int], list[Event]],

@@ -69,6 +69,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -120,6 +120,7 @@ def test_waits_before_both_ranks_are_recorded_are_charged_to_nobody() -> None:
     ]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("tensor", [1, 2])
 @pytest.mark.parametrize("delay", get_args(Delay))
 def test_a_planted_straggler_is_charged_with_its_delay(delay: Delay, tensor: int) -> None:

@@ -57,6 +57,7 @@ def matched(job: Job) -> list[list[int]]:
     return [own["collective"].tolist() for _, own in members.groupby("rank")]
 
 
+@pytest.mark.some(2)
 @pytest.mark.filterwarnings("ignore::htagraph.errors.IncompleteTraceWarning")  # a step is missing
 @pytest.mark.parametrize("lost", [[0], [2], [1, 4], [5]])
 @pytest.mark.parametrize(("hosts", "ahead_us"), [(["a", "a"], 0), (["a", "b"], 57_000), ([], 7)])

@@ -350,6 +350,7 @@ def decode(rank: int, n_ranks: int, late_ns: int, *halves_ns: int) -> Program:
     return Program(body, rank=rank, world_size=n_ranks, device=rank)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("halves_ns", [(12_000,), (5_000, 9_000)], ids=["whole", "halves"])
 def test_a_late_rank_is_found_first_in_a_decode_job_with_skewed_clocks(
     halves_ns: tuple[int, ...],

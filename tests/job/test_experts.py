@@ -163,6 +163,7 @@ def test_a_rank_that_is_slow_with_equal_tokens_is_late(tmp_path: Path) -> None:
     assert job.verdict().findings[0].title.startswith("Rank 1 is late")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("noise_us", "n_findings"), [(250, 1), (450, 0)])
 def test_tokens_must_explain_half_of_the_spread(
     tmp_path: Path, noise_us: int, n_findings: int

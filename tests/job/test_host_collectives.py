@@ -185,6 +185,7 @@ def first_leads_ms(job: Job) -> list[float]:
     return ((starts.max() - starts.min())[firsts] / 1e6).tolist()
 
 
+@pytest.mark.some(3)
 @pytest.mark.filterwarnings("ignore:.*does not name its rank")
 @pytest.mark.parametrize(
     ("name", "late"),

@@ -296,6 +296,7 @@ def ddp(
     return loaded(simulate_job(JobProgram(tuple(map(rank, world.ranks)), clocks)))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("n_ranks", "late_us"),
     [

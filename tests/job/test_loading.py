@@ -154,6 +154,7 @@ def test_the_collectives_of_a_job_are_those_matched_across_ranks(folder: Path) -
     pd.testing.assert_frame_equal(job.ask("collectives"), job.collectives())
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("question", sorted(set(QUESTIONS) - set(JOB_QUESTIONS)))
 def test_a_question_to_a_job_is_the_question_to_each_rank(folder: Path, question: str) -> None:
     """With one more column: rank."""

@@ -113,6 +113,7 @@ def test_shares_by_rank_add_up_to_the_window() -> None:
     )
 
 
+@pytest.mark.some(1)
 @every_layout
 def test_the_path_equals_the_truth_of_a_training_job(layout: dict[str, Any]) -> None:
     """Tile by tile, on known clocks that are off by up to 20 ms."""
@@ -123,6 +124,7 @@ def test_the_path_equals_the_truth_of_a_training_job(layout: dict[str, Any]) -> 
     assert tiles(path.segments, path.start_ns) == tiles(simulated.truth, path.start_ns)
 
 
+@pytest.mark.some(1)
 @every_layout
 def test_estimated_clocks_lead_along_the_same_ranks(layout: dict[str, Any]) -> None:
     """Short waits on wrong clocks move less than 5% of the time between ranks."""
@@ -167,6 +169,7 @@ def test_the_path_by_rank_segments_equals_the_path_of_one_graph(program: JobProg
     assert as_edges(job.critical_path()) == merged(job)[["rank", "edge"]].to_numpy().tolist()
 
 
+@pytest.mark.some(1)
 @every_layout
 def test_the_two_ways_are_equal_on_training_jobs(layout: dict[str, Any]) -> None:
     """Tensor and pipeline groups, sends and receives among them; also in time."""

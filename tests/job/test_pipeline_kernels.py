@@ -81,6 +81,7 @@ def not_slow(job: Job) -> bool:
     return not is_late and all(one.cause != Cause.PIPELINE for one in found.findings)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("shape", "stage"), [(FOUR, 0), (FOUR, 2), (EIGHT, 7), (TWO_PIPELINES, 1), (ONE_BATCH, 3)]
 )
@@ -97,6 +98,7 @@ def test_a_slow_stage_is_first_and_saves_what_it_costs(
     assert found["saves_ns"].iloc[0] == pytest.approx(cost_ns, rel=0.1)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("shape", [FOUR, EIGHT, TWO_PIPELINES, ONE_BATCH])
 def test_equal_stages_are_not_slow(shape: tuple[int, int, int]) -> None:
     """And their steps have the bubble of 1F1B, but for transfers and what runs between actions."""
@@ -139,6 +141,7 @@ def test_without_peers_there_are_no_stages() -> None:
     assert loaded(simulate_job(replace(program, ranks=ranks))).pipeline().empty
 
 
+@pytest.mark.slow
 def test_stages_that_wait_for_their_host_are_not_compared() -> None:
     """The first stage has no input to wait for, during which the host gets ahead of the device."""
     job = loaded(simulate_job(planted(FOUR, fault="small_kernels")))
@@ -166,6 +169,7 @@ def acted(layout: Layout, sequence: int, gets: int, gives: int) -> tuple[Action,
     return (*before, compute, *after)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("n_ranks", "n_chunks", "n_rows"), [(3, 1, 3), (2, 2, 0), (3, 2, 0)])
 def test_a_rank_with_two_stages_is_not_understood(n_ranks: int, n_chunks: int, n_rows: int) -> None:
     """Interleaved, the first rank receives in a forward: from the last one, or from the second."""
@@ -191,6 +195,7 @@ def test_a_rank_with_two_stages_is_not_understood(n_ranks: int, n_chunks: int, n
     assert len(loaded(simulate_job(JobProgram(tuple(programs)))).pipeline()) == n_rows
 
 
+@pytest.mark.slow
 def test_a_pipeline_without_one_of_its_ranks_is_left_out() -> None:
     """Of two pipelines the other one is whole."""
     with tempfile.TemporaryDirectory() as folder:

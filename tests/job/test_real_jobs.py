@@ -43,6 +43,7 @@ def test_the_others_wait_and_do_not_transfer() -> None:
     assert transferred_ms.tolist() == [36, 36, 36, 36]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "rank", "slept", "share"),
     [

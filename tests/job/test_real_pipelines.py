@@ -34,6 +34,7 @@ def loaded(name: str) -> tuple[Job, dict[str, Any]]:
     return load_job(folder), json.loads((folder / "pipeline.truth.json").read_text())
 
 
+@pytest.mark.some(1)
 @every_job
 def test_each_rank_did_what_it_did(name: str) -> None:
     """Phase, stage and order of every action; begin and end within 3 ms."""
@@ -48,6 +49,7 @@ def test_each_rank_did_what_it_did(name: str) -> None:
             assert list(zip(phases, own["stage"].tolist(), strict=True)) == did
 
 
+@pytest.mark.some(1)
 @every_job
 def test_blocked_time_is_what_the_script_measured(name: str) -> None:
     """Within 5%, or half a millisecond in hundreds."""
@@ -59,6 +61,7 @@ def test_blocked_time_is_what_the_script_measured(name: str) -> None:
             assert found_ms == pytest.approx(step["p2p_wait_ms"], rel=0.05, abs=0.5)
 
 
+@pytest.mark.some(1)
 @every_job
 def test_the_planted_cause_is_the_first_finding_and_no_other(name: str) -> None:
     """Equal pipelines have none."""
@@ -99,6 +102,7 @@ def test_a_step_of_another_schedule_is_what_it_took(schedule: str, other: str, r
     assert asked["most_ns"] / 1e6 == pytest.approx(truth["step_ms_without"], rel=rel)
 
 
+@pytest.mark.some(4)
 @every_job
 def test_the_recorded_schedule_is_known_and_takes_as_long_as_recorded(name: str) -> None:
     """To the nanosecond."""
@@ -130,6 +134,7 @@ def test_every_send_is_matched_with_its_receive(name: str) -> None:
     assert (found.groupby("match").size() == 2).all()
 
 
+@pytest.mark.some(1)
 @every_job
 def test_no_stage_is_late(name: str) -> None:
     """A stage that waits for its input does not keep others waiting; nor the last to drain."""

@@ -198,6 +198,7 @@ def test_a_step_is_changed_by_what_happens_in_it() -> None:
     assert saved_ns.tolist() == pytest.approx([0, 2_000_000, 0, 0], abs=10)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "layout", [{"ranks": 4}, {"ranks": 4, "tensor": 2}, {"ranks": 8, "tensor": 2, "pipeline": 2}]
 )
@@ -212,6 +213,7 @@ def test_without_its_slow_operator_a_straggler_is_as_simulated_without(
     assert scenario.saves_ns.low_ns > 1_000_000
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("delay", ["python", "kernel"])
 def test_an_equalised_straggler_is_as_simulated_without(delay: Any) -> None:
     """Within 2% of the run without the delay, in which ranks also differ a little."""
@@ -221,6 +223,7 @@ def test_an_equalised_straggler_is_as_simulated_without(delay: Any) -> None:
     assert scenario.dur_ns == pytest.approx(plain.critical_path().dur_ns, rel=0.02)
 
 
+@pytest.mark.slow
 def test_twice_the_bandwidth_is_as_simulated_with_half_the_transfers() -> None:
     """Up to half the latency that is taken to stay, 10 us, of each of two transfers."""
     program = training_job(**TRAINING, fault="exposed_allreduce")
@@ -271,6 +274,7 @@ def test_without_its_call_a_collective_on_the_host_is_gone_too(tmp_path: Path) -
     assert hg.what_if(job, hg.remove("c10d::*")).saves_ns.expected_ns == 3 * 490_000
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name",
     [
@@ -304,6 +308,7 @@ def test_a_rank_is_late_since_it_left_the_last_collective(tmp_path: Path) -> Non
     assert hg.what_if(job, hg.equalise()).saves_ns.expected_ns == 10_000_000
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "rank", "planted_ms"),
     [

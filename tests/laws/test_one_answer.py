@@ -302,6 +302,7 @@ def values_by_surface(run: Run) -> dict[str, dict[object, list[str]]]:
 _SLOW_RUNS = [one._replace(marks=[*one.marks, pytest.mark.slow]) for one in cases(_SLOW)]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", [*_DEMOS, *cases(_FAST), *_SLOW_RUNS])
 def test_a_figure_has_one_value_on_all_surfaces(name: str, tmp_path: Path) -> None:
     path = demo_trace(name) if name in _DEMOS else located(name)

@@ -323,6 +323,7 @@ def test_the_only_launch_on_an_idle_stream_may_take_a_century() -> None:
     assert graph.window("trace").dur_ns == _LAST_NS - int(events.ts_ns.min())
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("by_ns", [_LAST_NS, 10**18, -_LAST_NS])
 @pytest.mark.parametrize("who", ["is_device", "is_host", "half", "last"])
 def test_times_as_far_apart_as_integers_go_are_times(who: str, by_ns: int) -> None:
@@ -405,6 +406,7 @@ def judged(kind: str) -> list[Judgement]:
     return _judged[kind]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("rule", INFERRED, ids=lambda rule: rule.label)
 def test_what_a_rule_infers_is_true(rule: Rule) -> None:
     """Of the edges that bind, on all kinds of programs."""

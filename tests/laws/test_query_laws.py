@@ -280,6 +280,7 @@ def test_answers_have_their_schema_and_parts_add_up(events, window):
             assert frame.index.tolist() == list(range(len(frame))), name
 
 
+@pytest.mark.some(9)
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
 def test_nothing_is_answered_with_an_empty_table_of_the_same_columns(question):
     """An empty trace has no rows, and all columns with their categories."""
@@ -295,6 +296,7 @@ def _compiled(events: EventTable) -> tuple[Dag, Window]:
     return dag, dag.span
 
 
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated)
 def test_asking_twice_gives_one_answer(events):
@@ -319,6 +321,7 @@ def _slower(samples: SampleTable, factor: int) -> SampleTable:
     return replace(samples, ts_ns=samples.ts_ns * factor, all_series=tuple(series))
 
 
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated, shift=st.integers(-(10**12), 10**12))
 def test_shifting_all_times_shifts_only_instants(events, shift):
@@ -333,6 +336,7 @@ def test_shifting_all_times_shifts_only_instants(events, shift):
         assert _comparable(answer, question.schema) == expected, name
 
 
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated, factor=st.integers(2, 5))
 def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
@@ -361,6 +365,7 @@ def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
         assert _comparable(frame, question.schema) == _comparable(scaled, question.schema), name
 
 
+@pytest.mark.slow
 @_EXPENSIVE
 @given(events=simulated, seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_events_and_names_in_the_file_does_not_matter(events, seed):
@@ -545,6 +550,7 @@ def stepping(neighbour: str, gap_us: int) -> hg.TraceGraph:
     return hg.load(json.dumps({"traceEvents": written}).encode()).compile()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("neighbour", NEIGHBOURS)
 def test_a_place_has_one_name_everywhere(neighbour: str) -> None:
     """Of the same segment, the longest of the path."""

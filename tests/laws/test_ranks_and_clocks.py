@@ -111,6 +111,7 @@ def written(program: JobProgram) -> list[Document]:
     return [json.loads(rank.to_json()) for rank in simulate_job(program).ranks]
 
 
+@pytest.mark.slow
 @FEW
 @given(program=jobs(max_ranks=6), seed=st.integers(0, 1_000), by_us=st.integers(-2_000, 2_000))
 def test_simulated_jobs(program: JobProgram, seed: int, by_us: int) -> None:
@@ -124,6 +125,7 @@ def test_simulated_jobs(program: JobProgram, seed: int, by_us: int) -> None:
     assert said(renumbered(documents, dict(zip(ranks, shuffled, strict=True)))).is_that_of(before)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("delay", ["python", "kernel", "data_loading"])
 def test_a_late_rank(delay: str) -> None:
     """Rank 1 of four is late in three steps: whatever its number, and that of the others."""

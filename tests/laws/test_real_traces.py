@@ -69,6 +69,7 @@ def named_steps(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
     return [graph.window(name, instance=0) for name in dict.fromkeys(graph.steps["name"])]
 
 
+@pytest.mark.some(13)
 def test_segments_tile_every_window(graph: hg.TraceGraph) -> None:
     """Each segment starts where the one before ended, so every nanosecond is accounted for once."""
     for window in [*windows(graph), *named_steps(graph)]:
@@ -125,6 +126,7 @@ def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:
     )
 
 
+@pytest.mark.some(9)
 def test_findings_and_what_is_apart_add_up_to_the_window(graph: hg.TraceGraph) -> None:
     """Unless the verdict is withheld, as too much is unknown waits."""
     path = graph.critical_path()
@@ -156,6 +158,7 @@ def test_findings_over_time_tile_the_window(graph: hg.TraceGraph) -> None:
     assert set(causes["cause"]) <= set(path.attributed_time["cause"])
 
 
+@pytest.mark.some(16)
 def test_the_drawing_of_the_path_fits_a_slide(graph: hg.TraceGraph) -> None:
     """At most 25 boxes, whose times add up to the window; few of it is in none."""
     path = graph.critical_path()

@@ -236,6 +236,7 @@ def _true_share(program: Program) -> float:
     return found["right_ns"] / max(found["total_ns"], 1)
 
 
+@pytest.mark.some(1)
 @with_and_without_calls
 @given(program=programs())
 def test_a_random_program_has_nearly_the_true_path_without_records(
@@ -247,6 +248,7 @@ def test_a_random_program_has_nearly_the_true_path_without_records(
     assert _true_share(stripped) >= LEAST_TRUE
 
 
+@pytest.mark.some(1)
 @with_and_without_calls
 def test_a_realistic_program_has_nearly_the_true_path_without_records(sync_calls: bool) -> None:
     """Layers gather and reduce on streams of their own; without inference half is unknown waits."""

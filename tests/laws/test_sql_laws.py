@@ -27,6 +27,7 @@ QUERIES = (
 )
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", DEMOS)
 def test_segments_add_up_to_the_window(name: str) -> None:
     """Of each trace, and of each of its steps."""

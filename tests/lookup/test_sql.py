@@ -251,6 +251,7 @@ def test_settings_tell_nothing_of_the_machine(graph: hg.TraceGraph) -> None:
     assert not [one for one in settings if home in str(one) and len(home) > 1]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "query",
     [
@@ -270,6 +271,7 @@ def test_a_query_without_end_is_ended(graph: hg.TraceGraph, query: str, monkeypa
     assert len(graph.sql("SELECT 1")) == 1
 
 
+@pytest.mark.some(1)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
 @pytest.mark.parametrize(
     "query",

@@ -106,6 +106,7 @@ def says_something(value: object) -> bool:
     return bool(len(of_figure) if hasattr(of_figure, "__len__") else of_figure)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("row", rows())
 def test_every_call_runs(row, names, of_row, tmp_path, monkeypatch) -> None:
     """And answers; a word in backticks after a table is one of its columns."""

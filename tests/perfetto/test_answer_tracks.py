@@ -45,6 +45,7 @@ def test_rows_that_overlap_have_rows_of_one_track(tmp_path: Path, ask) -> None:
     assert [row[:3] for row in slices] == [["gemm", 0, 10_000], ["copy", 5_000, 11_000]]
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_the_trace_of_an_answer(tmp_path: Path, ask) -> None:
     """The demo's most frequent pattern, 33 times."""
     out = tmp_path / "patterns.pftrace"
@@ -77,6 +78,7 @@ def test_an_answer_about_another_trace_is_refused(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_an_answer_without_rows_has_an_empty_track(tmp_path: Path, ask) -> None:
     """Nothing repeats."""
     graph = graph_of("stream 7 |[gemm]")
@@ -111,6 +113,7 @@ union select name from track where name like 'GPU%' order by 1
 """
 
 
+@pytest.mark.slow
 def test_both_runs_are_there_each_with_its_path(tmp_path: Path, ask) -> None:
     """Every event twice, and two paths that tile their windows: 34 us, and 28 us."""
     trace = hg.Trace.from_events(

@@ -58,6 +58,7 @@ def events_of(
     )
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", [EventKind.OP, EventKind.KERNEL])
 def test_events_that_overlap_partially_keep_their_durations(
     tmp_path: Path, ask, kind: EventKind

@@ -40,6 +40,7 @@ def test_communication_is_found_where_there_is_some(name):
     assert ((exposed["exposed_ns"] > 0) == (exposed["why"] != "none")).all()
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("name", cases(TRACES))
 def test_questions_answer_on_every_trace(name):
     """No trace breaks a sum; idle time of a device is never negative."""

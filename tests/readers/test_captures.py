@@ -276,6 +276,7 @@ def test_a_table_of_captures_has_its_schema(tmp_path):
     assert not row["is_complete"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("compressed", [True, False])
 def test_a_large_file_is_not_read_to_its_end(tmp_path, compressed):
     """One capture of ranks that say who they are: the first bytes of each are enough."""
@@ -322,6 +323,7 @@ def _bytes_read() -> int:
     return int(text["rchar"])
 
 
+@pytest.mark.slow
 def test_the_search_for_captures_grows_with_the_files(tmp_path):
     """A thousand single traces are a thousand captures, refused with a table of the latest."""
     text = '{"schemaVersion": 1, "host_name": "h", "traceEvents": [%s]}'
@@ -347,6 +349,7 @@ def test_one_process_with_two_cycles_is_two_captures():
     assert job.summaries[0].steps == ("ProfilerStep#9", "ProfilerStep#10", "ProfilerStep#11")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["single", "features", "jobs"])
 def test_unrelated_traces_are_refused_with_what_is_there(name):
     """Single runs, and jobs in folders of their own, are not the ranks of one job."""

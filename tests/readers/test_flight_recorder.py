@@ -170,6 +170,7 @@ def test_json_and_pickle_of_a_dump_are_the_same(tmp_path: Path) -> None:
     assert all(one.frames for one in as_pickle.entries)
 
 
+@pytest.mark.slow
 def test_the_command_says_where_the_job_hangs() -> None:
     command = [sys.executable, "-m", "htagraph.cli.start", "hang", str(DUMPS), "--stacks"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

@@ -95,6 +95,7 @@ IN_ARGS = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", IN_NAME)
 @given(texts=traces(), data=st.data())
 def test_a_broken_name_is_read_and_no_other_event_changes(
@@ -112,6 +113,7 @@ def test_a_broken_name_is_read_and_no_other_event_changes(
     assert [(one.kind, one.n) for one in trace.repairs] == [(repair, 1)]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("args", IN_ARGS)
 @given(texts=traces(), data=st.data())
 def test_broken_args_cost_no_event(args: bytes, texts: list[str], data: st.DataObject) -> None:

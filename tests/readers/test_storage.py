@@ -50,6 +50,7 @@ def test_a_trace_is_read_by_its_url(folder: Path, url: str) -> None:
     assert (there.rank, there.args([5])) == (1, here.args([5]))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("scheme", ["memory", "file"])
 def test_a_job_is_a_folder_a_glob_or_a_list_of_urls(folder: Path, url: str, scheme: str) -> None:
     """All three have the path of the files on disk."""

@@ -99,6 +99,7 @@ def test_workers_hide_nearly_all_later_batches_of_a_real_loader(name):
     assert saved >= 0.88 * cost * 2 / 3
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("seed", [0, 2, 3, 11])
 def test_a_program_with_workers_takes_as_long_as_predicted(workers, seed):

@@ -116,6 +116,7 @@ def each_nasty_name(test):
     return settings(one_in(5), suppress_health_check=slow)(given(name=NAMES)(test))
 
 
+@pytest.mark.some(1)
 @each_nasty_name
 @pytest.mark.parametrize("form", [Format.TABLE, Format.CSV, Format.MD])
 def test_no_control_character_reaches_the_terminal(form: Format, name: str) -> None:
@@ -139,6 +140,7 @@ def test_a_name_in_csv_is_no_formula(name: str) -> None:
     assert {printable(name), f"'{printable(name)}"} & set(texts) or not name
 
 
+@pytest.mark.slow
 @each_nasty_name
 def test_a_name_in_markdown_is_text(name: str) -> None:
     """A reader that also takes HTML finds the tables and headings of the report, nothing else."""
@@ -152,6 +154,7 @@ def test_a_name_in_markdown_is_text(name: str) -> None:
     assert rows[0] <= rows[1]  # an event without a name is no target of a change
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of pyparsing, by pydot
 @each_nasty_name
 def test_a_name_in_dot_is_a_label(name: str) -> None:

@@ -243,6 +243,7 @@ def figures(summary: Summary) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("fault", get_args(Fault))
 def test_a_figure_has_one_value_on_all_screens(fault: Fault) -> None:
     trace = hg.Trace.from_events(simulate(training_rank(fault=fault)).events)

@@ -612,6 +612,7 @@ def test_ranks_that_are_no_pipeline_have_no_figure() -> None:
     assert figure.layout.title.text == "The ranks are no pipeline"
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "has"), [("pipelines/pp2_1f1b_slow", True), ("jobs/ddp_2", False)]
 )

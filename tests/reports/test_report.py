@@ -32,6 +32,7 @@ def job_folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_report_from_python_is_that_of_the_command_line(captured, tmp_path):
     """The same files, and the same text."""
     into = str(tmp_path / "cli")
@@ -47,6 +48,7 @@ def test_a_report_from_python_is_that_of_the_command_line(captured, tmp_path):
     assert found.document["verdict"]["items"][0]["causes"] == ["data loading"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("listed", [False, True], ids=["folder", "files"])
 def test_a_report_on_a_job(job_folder, tmp_path, listed):
     """Its verdict is the job's own, and the files are there."""
@@ -59,6 +61,7 @@ def test_a_report_on_a_job(job_folder, tmp_path, listed):
     assert all(file.is_file() for file in found.files.values())
 
 
+@pytest.mark.slow
 def test_the_trace_of_many_ranks_has_those_that_matter(job_folder, tmp_path, monkeypatch):
     """Of two ranks, where one is the most: the one with most of the path; and that is said."""
     monkeypatch.setattr(report, "MOST_RANKS", 1)
@@ -68,6 +71,7 @@ def test_the_trace_of_many_ranks_has_those_that_matter(job_folder, tmp_path, mon
     assert hg.load(found.files["perfetto"]).rank == 1
 
 
+@pytest.mark.some(1)
 @pytest.mark.filterwarnings("ignore::htagraph.errors.IncompleteTraceWarning")
 @pytest.mark.parametrize(
     ("whole", "ranks"), [(False, "holds 2 ranks, .*rank-2, .*rank-0"), (True, "holds 3 ranks")]

@@ -70,6 +70,7 @@ def _windows(file: Path) -> Iterator[tuple[int, int]]:
         yield span.start_ns + begin * span.dur_ns // 9, span.start_ns + end * span.dur_ns // 9
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", _FILES)
 @pytest.mark.parametrize("stacks", [False, True])
 @pytest.mark.usefixtures("small_chunks")
@@ -136,6 +137,7 @@ def test_the_second_window_reads_a_small_part(tmp_path: Path) -> None:
     assert _n_read() - before < file.stat().st_size / 10
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_a_chunk_that_is_lost_or_damaged_is_made_anew(tmp_path: Path) -> None:
     file, kept = _big(tmp_path / "trace.json"), tmp_path / "kept"
@@ -153,6 +155,7 @@ class _StopError(Exception):
     """What ends a pass in the middle of a file."""
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 @pytest.mark.usefixtures("small_chunks")
 def test_a_pass_that_ended_goes_on_behind_its_last_chunk(tmp_path: Path, name: str) -> None:

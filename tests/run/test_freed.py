@@ -49,6 +49,7 @@ def test_a_graph_is_freed_after_its_last_use(use: Callable[[TraceGraph], object]
     assert left() is None
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "use",
     [

@@ -43,6 +43,7 @@ def _times(verdict: object) -> dict[str, tuple[int, int, int]]:
     return {one.cause: (one.path_ns, one.n_segments, one.longest_ns) for one in findings}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("fault", _FAULTS)
 def test_the_path_read_in_parts_is_the_path_of_the_whole_trace(tmp_path, fault):
     file = _trace(tmp_path, fault)
@@ -115,6 +116,7 @@ def test_parts_of_a_real_trace_have_the_answers_of_the_whole(name):
     assert _same_answers(file, len(content_of(file)) // 8)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("fault", ["dataloader", "sync_in_loop", "small_kernels"])
 def test_the_first_finding_of_all_parts_is_that_of_the_whole_trace(tmp_path, fault):
     file = _trace(tmp_path, fault)

@@ -98,6 +98,7 @@ def test_device_work_outside_of_the_change_takes_as_long(kind: str, seed: int) -
             assert not changed
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", LESS)
 def test_who_has_less_to_do_is_done_no_later(kind: str) -> None:
     """A saving is not negative."""

@@ -318,6 +318,7 @@ def test_some_job_waits_across_ranks() -> None:
     assert simulate_job(found).collectives["wait_ns"].max() > 0
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("half", ["", "receive"])
 def test_some_expert_parallel_job_waits_across_ranks(half: str) -> None:
     """In dispatches of one kernel, and in those of two halves."""
@@ -333,6 +334,7 @@ def test_some_expert_parallel_job_waits_across_ranks(half: str) -> None:
     assert simulate_job(found).collectives["wait_ns"].max() > 0
 
 
+@pytest.mark.slow
 def test_they_are_what_the_simulator_writes():
     """Otherwise run `python -m tests.synth.shipped_traces`."""
     stale = [
@@ -350,6 +352,7 @@ def test_the_captured_one_is_a_capture_of_the_tests():
     assert hg.demo_trace("captured").read_bytes() == captured.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_notebooks_have_no_others():
     kept = {path.relative_to(ROOT) for path in (ROOT / NOTEBOOKS).rglob("*.gz")}
 
