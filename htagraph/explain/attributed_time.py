@@ -27,9 +27,10 @@ from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
 from htagraph.lookup.attribution import around, gap_places, host_of, innermost, under, under_pattern
 from htagraph.lookup.programs import is_plain, user_ranges
-from htagraph.lookup.python_code import code_pieces
+from htagraph.lookup.python_code import code_pieces, user_code
 from htagraph.lookup.queues import READS, is_matched, long_waits
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.waiting_code import FIRST_WAIT, WAITS, awaited
 from htagraph.lookup.work_groups import runs_in_closure
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I64, Bools, Rows
@@ -90,10 +91,14 @@ _EXEMPT = [
 """Causes that take the same time whether or not the host had waited before."""
 
 _CODE_OF_TOPIC = np.array([_CODE[topic] for topic in TOPICS], dtype=np.int8)
-_COMPILING = [
-    number
-    for number, topic in enumerate(TOPICS)
-    if topic in {Cause.AUTOTUNING, Cause.COMPILATION, Cause.RECOMPILATION}
+_TAKE_ALL = [
+    TOPICS.index(topic)
+    for topic in (
+        Cause.AUTOTUNING,
+        Cause.COMPILATION,
+        Cause.RECOMPILATION,
+        Cause.ANOMALY_DETECTION,
+    )
 ]
 _WHILE_COMPILING = [
     _CODE[cause]
@@ -106,7 +111,8 @@ _WHILE_COMPILING = [
         Cause.ONE_TIME_SETUP,
     )
 ]
-"""Causes that count as compilation or autotuning while it runs: it runs kernels and loads code."""
+"""Causes that count as such a topic while it runs: it runs kernels, loads code, or reads values."""
+_COMPUTED_AGAIN = [_CODE[Cause.COMPUTE], _CODE[Cause.COPIES]]
 
 _WAITING = [
     _CODE[cause]
@@ -249,8 +255,9 @@ def _own_causes(dag: Dag, pieces: Pieces, is_host: Bools) -> I8:
     cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.SYNCHRONOUS_COPIES]
     cause[_reads(dag, event) & np.isin(cause, _READING)] = _CODE[Cause.GPU_SYNCHRONIZATION]
     topic = find_topics(dag, event, pieces.start_ns, pieces.topic)
-    compiles = np.isin(topic, _COMPILING) & np.isin(cause, _WHILE_COMPILING)
-    about = (topic >= 0) & (compiles | (cause == _CODE[Cause.CPU_WORK]))
+    takes = np.isin(topic, _TAKE_ALL) & np.isin(cause, _WHILE_COMPILING)
+    takes |= (topic == TOPICS.index(Cause.RECOMPUTATION)) & np.isin(cause, _COMPUTED_AGAIN)
+    about = (topic >= 0) & (takes | (cause == _CODE[Cause.CPU_WORK]))
     cause[about] = _CODE_OF_TOPIC[topic[about]]
     return cause if _uses_device(dag) else _without_device(dag, pieces, cause)
 
@@ -278,7 +285,8 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
     computes = events.named(events.symbols.searched(_COMPUTES)) & (events.kind == EventKind.OP)
     kinds = (Cause.SMALL_OPERATORS, Cause.CPU_OPERATORS, Cause.HOST_CODE)
     short, operators, code = (_CODE[member] for member in kinds)
-    found = np.where(gather(computes, event, False), operators, code)
+    computing = gather(computes, event, False) & (pieces.line == 0)  # a frame inside is code
+    found = np.where(computing, operators, code)
     found = np.where(pieces.whole_ns < _SHORT_NS, short, found)
     optimizes = under_pattern(dag, event, _OPTIMIZER)
     optimizes &= ~runs_in_closure(dag, event, pieces.start_ns)
@@ -321,7 +329,7 @@ def _called_next(dag: Dag, pieces: Pieces, rows: I64) -> I64:
 
 
 def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
-    """Where code ran outside operators, and which kernel waited for free SMs."""
+    """Where code ran outside operators, what it waits for, which kernel waited for free SMs."""
     full = np.flatnonzero(cause == _CODE[Cause.WAITING_FOR_SMS])
     waiting = _called_next(dag, pieces, full)
     found = np.flatnonzero(waiting >= 0)
@@ -332,25 +340,37 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     )
     tail, head = (side[pieces.edge[rows]] for side in (dag.edges.tail, dag.edges.head))
     before = "before " + dag.events.names(waiting[found])
-    number, texts = pd.factorize(np.concatenate([[""], before, gap_places(dag, tail, head)]))
+    waits = np.flatnonzero(cause == _CODE[Cause.PYTHON_WAITS])
+    awaited = np.array([does for does, _, _ in WAITS], dtype=object)[
+        pieces.topic[waits] - FIRST_WAIT
+    ]
+    said = np.concatenate([[""], before, gap_places(dag, tail, head), awaited])
+    number, texts = pd.factorize(said)
     places = np.zeros(len(cause), dtype=np.int32)
-    places[np.concatenate([full[found], rows])] = number[1:]
+    places[np.concatenate([full[found], rows, waits])] = number[1:]
     return Coded(places, texts)
 
 
 def _meanwhile(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
-    """What another thread ran while code ran that is not recorded, or that waited."""
+    """What another thread ran while code ran that is not recorded, or that waited: a function."""
     is_code = (cause == _CODE[Cause.HOST_CODE]) | (
         (cause == _CODE[Cause.CPU_WORK]) & (pieces.bound == Bound.UNTRACED_CODE)
     )
     rows = np.flatnonzero(is_code & (pieces.line == 0) & (pieces.whole_ns >= _SHORT_NS))
     lane = dag.events.lane[gather(dag.edges.head, pieces.edge[rows]) >> 1].astype(np.int64)
     start_ns = pieces.start_ns[rows]
+    ran = meanwhile(dag, lane, start_ns, start_ns + pieces.dur_ns[rows])
+    waits = np.flatnonzero(cause == _CODE[Cause.PYTHON_WAITS])
+    lane = dag.events.lane[gather(dag.edges.head, pieces.edge[waits]) >> 1].astype(np.int64)
+    start_ns = pieces.start_ns[waits]
+    each = lane, start_ns, start_ns + pieces.dur_ns[waits]
+    kind = pieces.line[waits].astype(np.int64) * len(WAITS) + pieces.topic[waits] - FIRST_WAIT
+    _, group = np.unique(kind, return_inverse=True)
     number, texts = pd.factorize(
-        np.append("", meanwhile(dag, lane, start_ns, start_ns + pieces.dur_ns[rows]))
+        np.concatenate([[""], ran, awaited(dag, user_code(dag), each, group)[group]])
     )
     codes = np.zeros(len(cause), dtype=np.int32)
-    codes[rows] = number[1:]
+    codes[np.concatenate([rows, waits])] = number[1:]
     return Coded(codes, texts)
 
 

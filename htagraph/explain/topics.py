@@ -16,6 +16,8 @@ from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import around, host_of
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import find_steps, step_at
+from htagraph.lookup.waiting_code import FIRST_WAIT
+from htagraph.lookup.work_groups import EVALUATES, recomputed
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I64, Bools, Rows
 from htagraph.model.dag import Dag
@@ -55,22 +57,38 @@ NAMES = {
 }
 """Name patterns of host ranges and Python frames, by topic; the first match wins."""
 
-TOPICS = (*NAMES, Cause.RECOMPILATION)
+TOPICS = (
+    *NAMES,
+    Cause.RECOMPILATION,
+    Cause.RECOMPUTATION,
+    Cause.ANOMALY_DETECTION,
+    Cause.PYTHON_WAITS,
+)
 """All topics; a topic's number is its position."""
 
 _NUMBER = {topic: number for number, topic in enumerate(TOPICS)}
 _COMPILE_ID = re.compile(r"\bcompile_id=(?:!\d+/)?\d+/(\d+)")
 """Captures how often the frame was compiled before."""
+_CHECKS = re.compile(r"^aten::(isnan|_is_any_true|any|item|is_nonzero)$")
+_CHECKED = 0.25
+"""Least share of functions of the backward pass whose gradients are searched for NaN. Measured: 51%
+where detection is on, 0 in 65 other files. Pinned by tests/explain/test_topics.py."""
 _CONVOLVES = re.compile(r"^aten::(cudnn|miopen|_)?_?convolution(_backward|_transpose|_add_relu)?$")
 
 
 def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
     """Number of the topic of each piece of time, -1 for none.
 
-    `event`: what runs. `of_frame`: number of the topic of the Python frames in which it runs.
+    `event`: what runs. `of_frame`: number of the topic of the Python frames in which it runs, or
+    from `FIRST_WAIT` on what they wait for.
     """
-    found = of_frame.copy()
+    found = np.where(of_frame < FIRST_WAIT, of_frame, _NUMBER[Cause.PYTHON_WAITS])
+    of_frame = np.where(of_frame < FIRST_WAIT, of_frame, -1)
     host = host_of(dag, event)
+    for topic, (calls, until_ns) in parts_of_calls(dag).items():
+        inside = nearest(dag.parent, host, calls) >= 0
+        inside |= start_ns < gather(until_ns, event, 0)
+        found[inside & (of_frame < 0)] = _NUMBER[topic]
     for topic in reversed(NAMES):
         named = _named(dag, topic)
         if topic is Cause.AUTOTUNING:
@@ -84,8 +102,34 @@ def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
     return found
 
 
+def parts_of_calls(dag: Dag) -> dict[Cause, tuple[Bools, I64]]:
+    """By topic without names: whether each event is a call of it, and until when itself is."""
+    return {Cause.RECOMPUTATION: recomputed(dag), Cause.ANOMALY_DETECTION: _anomaly_detection(dag)}
+
+
+def _anomaly_detection(dag: Dag) -> tuple[Bools, I64]:
+    """What anomaly detection calls, and until when an operator records its traceback.
+
+    The engine searches each gradient for NaN, after the function that computes it. In the forward
+    pass, each operator that records gradients first formats the stack.
+    """
+    events = dag.events
+    calls, until_ns = np.zeros(len(events), dtype=bool), np.zeros(len(events), dtype=np.int64)
+    evaluated = events.searched(EVALUATES) & events.is_host
+    checked = gather(evaluated, dag.parent, default=False)
+    parent = dag.parent[np.flatnonzero(checked & events.searched(r"^aten::isnan$"))]
+    if not len(parent) or len(np.unique(parent)) < _CHECKED * evaluated.sum():
+        return calls, until_ns
+    calls = checked & events.searched(_CHECKS)
+    records = (events.column("sequence") >= 0) & (events.column("fwd_thread", 0) <= 0) & ~evaluated
+    called = np.flatnonzero(gather(records, dag.parent, default=False))
+    until_ns[dag.parent[called]] = np.iinfo(np.int64).max
+    np.minimum.at(until_ns, dag.parent[called], events.ts_ns[called])
+    return calls, until_ns
+
+
 def about(dag: Dag, topic: Cause) -> Bools:
-    """Whether each event is a host range or Python frame of the topic, one of `TOPICS`."""
+    """Whether each event is a host range or Python frame of a topic that names tell."""
     events = dag.events
     says = Cause.COMPILATION if topic is Cause.RECOMPILATION else topic
     named: Bools = events.named(events.symbols.searched(NAMES[says]))

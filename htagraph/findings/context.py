@@ -345,6 +345,15 @@ class Seen:
         )
 
     @property
+    def awaited(self) -> str:
+        """The function of another thread that its largest contributor waits for; or empty."""
+        return self.most.label.partition(", which runs ")[2]
+
+    def waits(self, *what: str) -> bool:
+        """Whether its largest contributor waits in one of some ways."""
+        return self.most.label.partition(" waits ")[2] in what
+
+    @property
     def operation(self) -> str:
         """The operation of most communication: a kernel that sends and receives may be several."""
         around = operation_of(self.around) if _TELLS_OPERATION.search(self.around) else ""

@@ -80,6 +80,7 @@ _NAMED = (
     Cause.CPU_OPERATORS,
     Cause.SMALL_OPERATORS,
     Cause.HOST_CODE,
+    Cause.PYTHON_WAITS,
 )
 """Causes of host time that do not say what the program does."""
 
@@ -375,6 +376,9 @@ def _label(
     if cause is Cause.WAITING_FOR_SMS:
         waiting = row["place"].partition(" ")[2]
         return f"{name_label(waiting)} waits for {short}" if waiting else short
+    if line and cause is Cause.PYTHON_WAITS:
+        runs = f", which runs {name_label(row['meanwhile'])}" if row["meanwhile"] else ""
+        line += f" {row['place']}{runs}"
     if line:
         return line
     if cause is Cause.SMALL_OPERATORS:

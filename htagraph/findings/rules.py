@@ -196,6 +196,19 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "create fewer reference cycles."
         ),
     ),
+    Cause.RECOMPUTATION: (
+        Rule(
+            "Checkpoint fewer modules, or only cheap operators, if memory allows.",
+            "Activation checkpointing runs the forward pass again: this is its time, what it "
+            "saves in memory is not recorded.",
+        ),
+    ),
+    Cause.ANOMALY_DETECTION: (
+        Rule(
+            "Turn it off: torch.autograd.set_detect_anomaly(False).",
+            "It formats the stack in each operator, and searches each gradient for NaN.",
+        ),
+    ),
     Cause.CPU_OPERATORS: (
         Rule(
             "Make the largest function cheaper, or call it less often.",
@@ -227,6 +240,41 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         Rule(f"{_FEWER} (larger batches, whole tensors in place of loops)."),
     ),
     Cause.HOST_CODE: (_WAIT_OR_CODE, _LESS_CODE),
+    Cause.PYTHON_WAITS: (
+        Rule(
+            "Make {it.awaited} cheaper, start it earlier, or run more of it at a time.",
+            "It is what another thread runs for most of the wait.",
+            lambda it: bool(it.awaited),
+        ),
+        Rule(
+            "Wait for what it is about (an event, a queue), not for a time.",
+            "It sleeps; without, the run continues as soon as it can.",
+            lambda it: it.most.label.endswith(" sleeps"),
+        ),
+        Rule(
+            "Send it from another thread, send less often, or overlap the answer with the next "
+            "step.",
+            "Most of it waits for an answer from another program.",
+            lambda it: it.waits("for a server", "for a socket or pipe"),
+        ),
+        Rule(
+            "Start the process before the steps, and keep it running.",
+            when=lambda it: it.waits("for another process"),
+        ),
+        Rule(
+            "Find what its coroutines await (a timeout, a queue): suspended ones are on no stack.",
+            when=lambda it: it.waits("for the event loop"),
+        ),
+        Rule(
+            "Make the code that holds the lock shorter, or copy what it protects.",
+            when=lambda it: it.waits("for a lock"),
+        ),
+        Rule(
+            "Move it to another thread, or read and write less often, in larger parts.",
+            when=lambda it: it.waits("for a file"),
+        ),
+        Rule("Start what it waits for earlier, or do other work until it is done."),
+    ),
     Cause.PIPELINE: (
         Rule(
             "Compare it with its peers: move layers between stages, pack samples into equal "

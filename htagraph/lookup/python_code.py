@@ -24,6 +24,7 @@ from htagraph.arrays.codes import gather
 from htagraph.arrays.intervals import check_tiling
 from htagraph.arrays.matching import cut_at
 from htagraph.arrays.nesting import nest
+from htagraph.lookup.waiting_code import FIRST_WAIT, wait_kinds
 from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -100,6 +101,11 @@ def function_and_place(frame: str) -> tuple[str, str]:
     return (parts["function"], f"{parts['file']}:{parts['line']}") if parts else (frame, "")
 
 
+def user_code(dag: Dag) -> Bools:
+    """Whether each symbol is a frame of user code."""
+    return _user_code(dag)[0]
+
+
 def _frames(
     dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]
 ) -> tuple[I64, I64, Bools, I64]:
@@ -118,7 +124,11 @@ def _frames(
     for number, pattern in topics.items():
         topic[searched(pattern)[name]] = number
     about, _ = _up(parent, topic >= 0)
-    return named, np.where(user >= 0, call, -1), is_user, gather(topic, about)
+    topic = gather(topic, about)
+    if topics:
+        waits = wait_kinds(dag, event, parent, is_user)
+        topic = np.where((topic < 0) & (waits >= 0), FIRST_WAIT + waits, topic)
+    return named, np.where(user >= 0, call, -1), is_user, topic
 
 
 def _text(frame: str, call_from: str, how: int) -> str:
@@ -185,6 +195,7 @@ def code_pieces(
     how = np.where((innermost < 0) | encloses, _NONE, how)
     line = _lines(dag, gather(event, gather(named, innermost)), gather(event, call), how)
     topic = gather(topics_of, innermost).astype(np.int8)
+    topic[encloses & (topic >= FIRST_WAIT)] = -1
     same = (line[1:] == line[:-1]) & (topic[1:] == topic[:-1]) & (stretch[1:] == stretch[:-1])
     kept = np.flatnonzero(np.append(True, ~same)[: len(stretch)])
     until = end[np.append(kept[1:], len(stretch))[: len(kept)] - 1]

@@ -12,15 +12,16 @@ import pandas as pd
 
 from htagraph.arrays.ancestors import nearest
 from htagraph.arrays.codes import gather
-from htagraph.lookup.attribution import host_of, innermost, modules_at, under_pattern
+from htagraph.lookup.attribution import host_of, innermost, modules_at, under, under_pattern
 from htagraph.lookup.operator_roofs import OperatorWork, call_of, operator_work
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.arrays import I64, Bools, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-_EVALUATES = re.compile(r"^autograd::engine::evaluate_function")
+EVALUATES = re.compile(r"^autograd::engine::evaluate_function")
 _STEPS = re.compile(r"^Optimizer\.step#")
+_NEVER = np.iinfo(np.int64).max
 
 
 class Phase(IntEnum):
@@ -39,29 +40,59 @@ class Phase(IntEnum):
 
 
 def phases(dag: Dag, work: I64) -> I64:
-    """Phase of each piece of device work, as codes of `Phase`.
-
-    The autograd engine runs without recording gradients, so its operators have no sequence number.
-    Those that have one inside of it, and are no functions of the backward pass themselves, run the
-    forward pass again: activation checkpointing. Functions of the backward pass carry the thread of
-    their forward operator.
-    """
+    """Phase of each piece of device work, as codes of `Phase`."""
     dag = dag.unrolled
-    events, host = dag.events, host_of(dag, work)
-    is_backward = under_pattern(dag, work, _EVALUATES)
-    numbered = nearest(dag.parent, host, events.column("sequence") >= 0)
-    answers = gather(events.column("fwd_thread", 0) > 0, numbered, default=False)
-    evaluated = events.searched(_EVALUATES)
-    again = is_backward & (numbered >= 0) & ~answers & ~gather(evaluated, numbered, default=False)
+    host = host_of(dag, work)
+    evaluated = dag.events.searched(EVALUATES)
     out = np.full(len(work), int(Phase.NONE), dtype=np.int64)
     if evaluated.any():
         out[host >= 0] = Phase.FORWARD
-    out[is_backward] = Phase.BACKWARD
-    out[again] = Phase.RECOMPUTED
-    began_ns = gather(events.ts_ns, host, 0)
+    out[under(dag, work, evaluated & dag.events.is_host)] = Phase.BACKWARD
+    out[under(dag, work, recomputed(dag)[0])] = Phase.RECOMPUTED
+    began_ns = gather(dag.events.ts_ns, host, 0)
     is_step = under_pattern(dag, work, _STEPS) & ~runs_in_closure(dag, work, began_ns)
     out[is_step] = Phase.OPTIMIZER
     return out
+
+
+def recomputed(dag: Dag) -> tuple[Bools, I64]:
+    """Whether each event is a call that runs a part of the forward pass again, and until when.
+
+    Activation checkpointing: a function of the backward pass first recomputes what was not kept.
+    The autograd engine runs without recording gradients, and its functions carry the thread of
+    their forward operator. Operators with a sequence number of their own inside of it record
+    gradients: at least two in a row that are a row elsewhere repeat a forward pass, if something
+    that does not record follows: the function itself. Without, gradients of gradients are computed.
+    Until then, all calls of the function, and its own time, recompute; of other events it is 0.
+    """
+    events = dag.events
+    is_call, until_ns = np.zeros(len(events), dtype=bool), np.zeros(len(events), dtype=np.int64)
+    evaluated = events.searched(EVALUATES) & events.is_host
+    if not evaluated.any() or "sequence" not in events.columns:
+        return is_call, until_ns
+    records = (events.column("sequence") >= 0) & (events.column("fwd_thread", 0) <= 0) & ~evaluated
+    records &= events.kind == EventKind.OP
+    op = np.flatnonzero((events.kind == EventKind.OP) & ~evaluated)
+    parent = dag.parent[op].astype(np.int64)
+    order = np.lexsort((events.ts_ns[op], parent, events.lane[op]))
+    op, parent = op[order], parent[order]
+    backward = nearest(dag.parent, op, evaluated) >= 0
+    asks = backward & records[op] & ~gather(records, parent, default=True)
+    if not asks.any():
+        return is_call, until_ns
+    row = (parent[1:] == parent[:-1]) & (events.lane[op[1:]] == events.lane[op[:-1]])
+    pair = events.name[op[:-1]].astype(np.int64) * len(events.symbols) + events.name[op[1:]]
+    repeats = row & asks[1:] & asks[:-1] & np.isin(pair, pair[row & ~backward[1:]])
+    again = op[np.append(repeats, False) | np.append(False, repeats)]
+    np.maximum.at(until_ns, dag.parent[again], events.end_ns[again])
+    inside = np.flatnonzero(events.is_host & (gather(until_ns, dag.parent, 0) > 0))
+    begins, caller = events.ts_ns[inside], dag.parent[inside]
+    after = ~records[inside] & (events.kind[inside] == EventKind.OP) & (begins >= until_ns[caller])
+    next_ns = np.full(len(events), _NEVER)
+    np.minimum.at(next_ns, caller[after], begins[after])
+    until_ns = np.where((until_ns > 0) & (next_ns < _NEVER), next_ns, 0)
+    is_call[inside] = begins < until_ns[caller]
+    return is_call, until_ns
 
 
 def runs_in_closure(dag: Dag, events: Rows, at_ns: I64) -> Bools:
@@ -75,7 +106,7 @@ def runs_in_closure(dag: Dag, events: Rows, at_ns: I64) -> Bools:
     """
     table = dag.events
     is_step, evaluated = (
-        table.is_host & table.searched(pattern) for pattern in (_STEPS, _EVALUATES)
+        table.is_host & table.searched(pattern) for pattern in (_STEPS, EVALUATES)
     )
     until_ns = np.zeros(len(table), dtype=np.int64)
     own = np.flatnonzero(table.is_host & (evaluated | (table.column("sequence") >= 0)))

@@ -208,9 +208,12 @@ class Cause(StrEnum):
     AUTOTUNING = "autotuning"
     CHECKPOINTING = "checkpointing"
     GARBAGE_COLLECTION = "garbage collection"
+    RECOMPUTATION = "recomputation"
+    ANOMALY_DETECTION = "anomaly detection"
     CPU_OPERATORS = "CPU operators"
     SMALL_OPERATORS = "small operators"
     HOST_CODE = "Python code"
+    PYTHON_WAITS = "Python waits"
 
 
 _BOUNDS = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import htagraph as hg
 from htagraph import Trace, synth
 from htagraph.explain.counter_tracks import counter_tracks, roof_arguments
 from htagraph.explain.odd_steps import odd_step_reasons
@@ -221,6 +223,57 @@ def test_a_topic_is_about_ranges_and_frames_of_the_host() -> None:
     dag = Trace.from_events(replace(events, kind=kind)).compile().dag
 
     assert np.flatnonzero(about(dag, Cause.CHECKPOINTING)).tolist() == [0, 1]
+
+
+def trained(*rows: tuple[str, int, int, int, int]) -> dict[str, int]:
+    """Time in us by cause of operators: name, start, length, sequence number, forward thread."""
+    events = [
+        {"ph": "X", "pid": 1, "tid": 1, "cat": "cpu_op", "name": name, "ts": start, "dur": dur}
+        | {"args": {"Sequence number": number, "Fwd thread id": thread} if number else {}}
+        for name, start, dur, number, thread in rows
+    ]
+    graph = hg.load(json.dumps({"traceEvents": events}).encode()).compile()
+    time = graph.window("trace").critical_path().attributed_time
+    found = time.groupby("cause", observed=True)["dur_ns"].sum() // 1000
+    return {str(cause): int(dur_us) for cause, dur_us in found.items() if dur_us}
+
+
+EVALUATES = "autograd::engine::evaluate_function: ReluBackward0"
+FORWARD = (("aten::linear", 0, 100, 3, 0), ("aten::relu", 100, 100, 4, 0))
+BACKWARD = ((EVALUATES, 200, 500, 4, 1), ("ReluBackward0", 210, 480, 4, 1))
+
+
+def test_a_backward_function_that_first_runs_the_forward_pass_recomputes() -> None:
+    """From the start of the function to the end of the last operator that repeats: 330 us.
+
+    100 us of copying the random state in between belong to it, 140 us of its own work do not.
+    """
+    checkpointed = (
+        ("aten::linear", 220, 100, 9, 0),
+        ("aten::copy_", 330, 100, 0, 0),
+        ("aten::linear", 430, 50, 10, 0),
+        ("aten::relu", 480, 60, 11, 0),
+        ("aten::threshold_backward", 540, 140, 0, 0),
+    )
+
+    assert trained(*FORWARD, *BACKWARD, *checkpointed) == {
+        "CPU operators": 340,
+        "recomputation": 330,
+        "small operators": 10 + 10 + 10,
+    }
+
+
+@pytest.mark.parametrize(("n_checked", "anomaly_us"), [(1, 50 + 60), (0, 0)])
+def test_gradients_searched_for_nan_show_that_anomaly_detection_is_on(n_checked, anomaly_us):
+    """One of four functions. Then operators that record gradients first format the stack: 50 us."""
+    rows = [("aten::linear", 0, 100, 3, 0), ("aten::addmm", 50, 50, 0, 0)]
+    for number in range(4):
+        at = 100 + 100 * number
+        rows += [(EVALUATES, at, 100, 3, 1), ("ReluBackward0", at, 40, 3, 1)]
+        if number < n_checked:
+            rows += [("aten::isnan", at + 40, 40, 0, 0), ("aten::item", at + 80, 20, 0, 0)]
+
+    assert trained(*rows).get("anomaly detection", 0) == anomaly_us
 
 
 @pytest.mark.parametrize(

@@ -349,6 +349,7 @@ every_cause = pytest.mark.parametrize("cause", sorted(JUDGED))
 
 DRAWN_ONLY = {
     Cause.ALLOCATION,
+    Cause.ANOMALY_DETECTION,
     Cause.AUTOTUNING,
     Cause.CHECKPOINTING,
     Cause.COMPILATION,
@@ -359,6 +360,7 @@ DRAWN_ONLY = {
     Cause.ONE_TIME_SETUP,
     Cause.PIPELINE,
     Cause.GARBAGE_COLLECTION,
+    Cause.RECOMPUTATION,
     Cause.UNRECORDED_WAIT,
     Cause.WAITING_FOR_WORK,
 }

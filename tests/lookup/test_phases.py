@@ -57,22 +57,49 @@ def slices(*rows: tuple[str, int, int, dict[str, int]]) -> hg.TraceGraph:
     return hg.load(json.dumps({"traceEvents": events}).encode()).compile()
 
 
-def test_forward_recomputed_backward_and_optimizer():
-    """`aten::linear` runs again inside of `MulBackward0`, and records gradients."""
+def phases_of(*inside: tuple[str, int]) -> dict[str, int]:
+    """Kernels by phase: `linear` and `relu`, and a function that calls operators by number."""
     own = {"Sequence number": 4, "Fwd thread id": 1}
     graph = slices(
-        ("aten::linear", 0, 50, {"Sequence number": 3}),
-        ("autograd::engine::evaluate_function: MulBackward0", 100, 300, own),
-        ("MulBackward0", 110, 280, own),
-        ("aten::relu", 120, 50, {"Sequence number": 9}),
-        ("aten::mm", 200, 50, {}),
+        ("aten::linear", 0, 40, {"Sequence number": 3}),
+        ("aten::relu", 50, 40, {"Sequence number": 4}),
+        ("autograd::engine::evaluate_function: ReluBackward0", 100, 300, own),
+        ("ReluBackward0", 110, 280, own),
+        *(
+            (name, 120 + 50 * place, 40, {} if number < 0 else {"Sequence number": number})
+            for place, (name, number) in enumerate(inside)
+        ),
         ("Optimizer.step#Adam.step", 500, 100, {}),
         ("aten::add_", 510, 50, {}),
     )
     found = graph.kernel_breakdown(by="phase")
-    kernels = {row.group: row.n_kernels for row in found.itertuples()}
+    return dict(zip(found["group"], found["n_kernels"].tolist(), strict=True))
 
-    assert kernels == {"forward": 1, "recomputed forward": 1, "backward": 2, "optimizer": 1}
+
+def test_forward_recomputed_backward_and_optimizer():
+    """Two operators run again inside of `ReluBackward0`, in the same order, and record gradients.
+
+    What runs between them, or before, restores what they need.
+    """
+    checkpointed = phases_of(
+        ("aten::detach", -1), ("aten::linear", 9), ("aten::relu", 10), ("aten::mm", -1)
+    )
+    rest = {"forward": 2, "optimizer": 1}
+
+    assert checkpointed == {**rest, "recomputed forward": 3, "backward": 2}
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        pytest.param([("aten::linear", 9), ("aten::mm", -1)], id="one is no pass"),
+        pytest.param([("aten::relu", 9), ("aten::linear", 10), ("aten::mm", -1)], id="other order"),
+        pytest.param([("aten::linear", 9), ("aten::relu", 10)], id="gradients of gradients"),
+    ],
+)
+def test_a_backward_pass_that_records_gradients_may_repeat_nothing(inside):
+    """With `create_graph=True` all that it calls records, and nothing else follows."""
+    assert phases_of(*inside) == {"forward": 2, "backward": len(inside) + 1, "optimizer": 1}
 
 
 def test_a_closure_that_the_optimizer_calls_is_forward_and_backward():
