@@ -367,7 +367,7 @@ def _meanwhile(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     kind = pieces.line[waits].astype(np.int64) * len(WAITS) + pieces.topic[waits] - FIRST_WAIT
     _, group = np.unique(kind, return_inverse=True)
     number, texts = pd.factorize(
-        np.concatenate([[""], ran, awaited(dag, user_code(dag), each, group)[group]])
+        np.concatenate([[""], ran, awaited(dag, user_code(dag)[0], each, group)[group]])
     )
     codes = np.zeros(len(cause), dtype=np.int32)
     codes[np.concatenate([rows, waits])] = number[1:]

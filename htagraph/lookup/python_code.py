@@ -70,7 +70,7 @@ def _up(parent: I64, stop: Bools) -> tuple[I64, I64]:
     return at, below
 
 
-def _user_code(dag: Dag) -> tuple[Bools, Bools]:
+def user_code(dag: Dag) -> tuple[Bools, Bools]:
     """By symbol: whether it is a frame of user code, and whether it is a part of a function.
 
     User code is of a file, and not of a library. Comprehensions and lambdas are parts of the
@@ -86,7 +86,7 @@ def functions_of(dag: Dag, event: I64, parent: I64) -> I64:
 
     `parent`: position of what encloses each of the events, -1 for none.
     """
-    (is_user, is_part), every = _user_code(dag), np.arange(len(event))
+    (is_user, is_part), every = user_code(dag), np.arange(len(event))
     name = np.where(dag.events.kind[event] == EventKind.PYTHON, dag.events.name[event], -1)
     whole, any_part = (
         nearest(parent, every, gather(mask, name, default=False))
@@ -101,11 +101,6 @@ def function_and_place(frame: str) -> tuple[str, str]:
     return (parts["function"], f"{parts['file']}:{parts['line']}") if parts else (frame, "")
 
 
-def user_code(dag: Dag) -> Bools:
-    """Whether each symbol is a frame of user code."""
-    return _user_code(dag)[0]
-
-
 def _frames(
     dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]
 ) -> tuple[I64, I64, Bools, I64]:
@@ -114,7 +109,7 @@ def _frames(
     The innermost function of user code names all that it calls.
     """
     name, searched = dag.events.name[event], dag.events.symbols.searched
-    is_user, is_part = (mask[name] for mask in _user_code(dag))
+    is_user, is_part = (mask[name] for mask in user_code(dag))
     is_whole = is_user & ~is_part
     is_user = is_whole | (is_part & (_up(parent, is_whole)[0] < 0))
     user, call = _up(parent, is_user)
