@@ -260,10 +260,6 @@ class Sampler:
     def write_into(self, path: str | os.PathLike[str]) -> None:
         """Add the samples to a trace that is complete and not compressed; if that fails, a note.
 
-        Parameters
-        ----------
-        path : str or Path
-
         Raises
         ------
         OSError

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from htagraph.arrays.codes import gather
 from htagraph.arrays.matching import last_before
 from htagraph.arrays.nesting import nest
-from htagraph.model.arrays import F64, I64, Bools
+from htagraph.model.arrays import F64, I32, I64, Bools
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.recording import SAMPLED, STACKS
 from htagraph.model.symbols import SymbolTable
@@ -90,7 +90,7 @@ class _Bounds(NamedTuple):
 class _Ops(NamedTuple):
     """Operators and API calls."""
 
-    lane: I64
+    lane: I32
     start_ns: I64
     end_ns: I64
 
@@ -283,11 +283,12 @@ def _append(
         at = np.where(there, gather(tree.parent, at), at)
     if not parts:
         return
-    first, last, frame, level = (np.concatenate(part) for part in zip(*parts, strict=True))
+    each: list[I64] = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    first, last, frame, levels = each
     start_ns, end_ns = bounds.start_ns[first], bounds.end_ns[last]
-    since, until = window or (-MAX_TIME_NS, MAX_TIME_NS)
-    keep = np.flatnonzero((end_ns > start_ns) & (start_ns < until) & (end_ns > since))
-    keep = keep[np.lexsort((level[keep], start_ns[keep], samples.lane[first[keep]]))]
+    after, before = window or (-MAX_TIME_NS, MAX_TIME_NS)
+    keep = np.flatnonzero((end_ns > start_ns) & (start_ns < before) & (end_ns > after))
+    keep = keep[np.lexsort((levels[keep], start_ns[keep], samples.lane[first[keep]]))]
     first, last, frame, start_ns = first[keep], last[keep], frame[keep], start_ns[keep]
     code = {text: number for number, text in enumerate(columns.symbols)}
     names = [code.setdefault(name, len(code)) for name in tree.name]
