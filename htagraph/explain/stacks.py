@@ -109,13 +109,17 @@ def path_stacks(dag: Dag, segments: Segments) -> Stacks:
     is_frame = events.kind == EventKind.PYTHON
     outer_first = np.full(len(EventKind), 1, dtype=np.int8)
     outer_first[[EventKind.PYTHON, EventKind.OP, EventKind.RUNTIME]] = 0, 2, 3
+    rows = events.is_host | is_frame
+    # Sampled frames begin and end within a millisecond: ranges would cut those they cross.
+    sampled = np.unique(events.lane[is_frame & (events.column("n_samples", 0) > 0)])
+    rows &= ~((events.kind == EventKind.ANNOTATION) & np.isin(events.lane, sampled))
     nested = nest(
         events.lane,
         events.ts_ns,
         events.end_ns,
         (gather(outer_first, events.kind), events.external_id),
         is_call=is_frame | (events.kind == EventKind.RUNTIME),  # a range outlasts what entered it
-        rows=np.flatnonzero(events.is_host | is_frame),
+        rows=np.flatnonzero(rows),
     )
     above, innermost = nested.parent.astype(np.int64), nested.innermost.astype(np.int64)
     work = np.flatnonzero(events.is_device)
