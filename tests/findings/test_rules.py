@@ -657,8 +657,8 @@ def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
 
 
 RULES = {rule.do: rule for rules in [*ADVICE.values(), RECORDING] for rule in rules}
-VERBS = """Add Allocate Allow Balance Batch Call Check Checkpoint Close Compare Compile Copy Create Find
-Give Keep Launch Let Load Make Move Overlap Pin Prefetch Prepare Put Raise Read Record Remove
+VERBS = """Add Allocate Allow Balance Batch Call Check Checkpoint Close Compare Compile Copy Create
+Find Give Keep Launch Let Load Make Move Overlap Pin Prefetch Prepare Put Raise Read Record Remove
 Save Send Skip Speed Start Turn Update Use"""
 LONGEST = replace(
     loading(8, 0, 1),
