@@ -635,6 +635,30 @@ def test_ranks_that_differ_leave_a_fact_unknown() -> None:
     assert Context.of_job([replace(ranks[1], api="hip"), ranks[1]]).api == ""
 
 
+WAITS = {
+    "waits for a pool, which runs extract (a.py:3)": "Make {it.awaited} cheaper",
+    "sleeps": "Wait for what it is about",
+    "waits for a server": "Send it from another thread",
+    "waits for a socket or pipe": "Send it from another thread",
+    "waits for another process": "Start the process before",
+    "waits for the event loop": "Find what its coroutines await",
+    "waits for a lock": "Make the code that holds the lock",
+    "waits for a file": "Move it to another thread, or read",
+    "waits for a queue": "Start what it waits for earlier",
+}
+"""What code waits for, and the advice."""
+
+
+@pytest.mark.parametrize("does", WAITS)
+def test_advice_on_a_wait_is_about_what_it_waits_for(does: str) -> None:
+    found = seen(Cause.PYTHON_WAITS, Bound.UNTRACED_CODE)
+    found = replace(found, most=replace(found.most, label=f"train.py:5 in f {does}"))
+
+    said = advice_on(found).do
+
+    assert said.startswith(WAITS[does].format(it=found))
+
+
 ALWAYS = Rule("").when
 
 
@@ -646,7 +670,7 @@ def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
     words |= {"nccl backend", "pin each rank to its own cores", "(torch.compile, torch.set_num"}
     words |= {"the trace does not say", "cudaMallocAsync", "capture each step as a"}
     words |= {"Speed up {it.operator}", "Make operators fewer", "Make loading", "(torch.compile,"}
-    words |= {"Allow TF32"}
+    words |= {"Allow TF32"} | set(WAITS.values())
     untested = [
         rule.do
         for rules in [*ADVICE.values(), RECORDING]
@@ -659,7 +683,7 @@ def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
 RULES = {rule.do: rule for rules in [*ADVICE.values(), RECORDING] for rule in rules}
 VERBS = """Add Allocate Allow Balance Batch Call Check Checkpoint Close Compare Compile Copy Create
 Find Give Keep Launch Let Load Make Move Overlap Pin Prefetch Prepare Put Raise Read Record Remove
-Save Send Skip Speed Start Turn Update Use"""
+Save Send Skip Speed Start Turn Update Use Wait"""
 LONGEST = replace(
     loading(8, 0, 1),
     run=replace(
