@@ -385,7 +385,8 @@ class _Tree:
         enters = operation.startswith("BEFORE_")
         if enters and last_line > line:  # until 3.12, all of a `with` has its place
             last_line, end = line, None
-        if (not enters and not operation.startswith("CALL")) or last_line - line > _MOST_LINES:
+        calls = operation.startswith(("CALL", "PRECALL"))  # on 3.11, C code runs in the latter
+        if not (enters or calls) or last_line - line > _MOST_LINES:
             return line, ""
         lines = [one.encode() for one in linecache.getlines(code.co_filename)[line - 1 : last_line]]
         if not lines:

@@ -19,14 +19,14 @@ from tests.synth.strategies import programs
 NAMES = {
     "main": "train.py(9): <module>",
     "hook": "train.py(4): hook",
-    "sleep": "<built-in function sleep>",
+    "parse": "<built-in function parse>",
     "loads": "json/decoder.py(343): raw_decode",
     "graph": "torch/autograd/graph.py(1100): _engine_run_backward",
     "autograd": "torch::autograd::AccumulateGrad",
     "loader": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
     "item": "train.py(28): __getitem__",
 }
-FRAMES = ("main", "hook", "sleep", "loads", "graph", "item", "f0", "f1", "f2")
+FRAMES = ("main", "hook", "parse", "loads", "graph", "item", "f0", "f1", "f2")
 
 
 def path_of(drawing: str, call_from: dict[str, str]) -> CriticalPath:
@@ -59,10 +59,10 @@ def test_a_builtin_is_the_line_of_user_code_that_calls_it():
     """The innermost frame of user code, at the call that is under way."""
     drawing = """
         thread 1 |[main                                              ]
-        thread 1 |[aten::mm][loads  [sleep      ]  ]  [aten::mm      ]
+        thread 1 |[aten::mm][loads  [parse      ]  ]  [aten::mm      ]
     """
 
-    assert lines(drawing, {"loads": "train.py:17", "sleep": "json/decoder.py:337"}) == [
+    assert lines(drawing, {"loads": "train.py:17", "parse": "json/decoder.py:337"}) == [
         ("", 100),
         ("train.py:17", 240),
         ("train.py, after line 17", 20),
@@ -75,7 +75,7 @@ def test_without_lines_of_calls_the_function_is_named():
     assert lines(
         """
         thread 1 |[hook                         ]
-        thread 1 |[aten::mm][sleep      ][aten::mm      ]
+        thread 1 |[aten::mm][parse      ][aten::mm      ]
         """,
         {},
     ) == [("", 100), ("train.py(4): hook", 130), ("", 160)]
@@ -86,7 +86,7 @@ def test_a_hook_in_an_operator_is_its_own_code_and_no_caller_is():
     drawing = """
         thread 1 |[main                                                 ]
         thread 1 |   [graph                                           ]
-        thread 1 |    [autograd  [hook  [sleep       ]   ]           ]
+        thread 1 |    [autograd  [hook  [parse       ]   ]           ]
     """
 
     assert lines(
@@ -110,7 +110,7 @@ def test_data_loading_names_the_line_of_the_dataset():
     assert lines(
         """
         thread 1 |{loader                  }[aten::mm      ]
-        thread 1 | [item [sleep         ]  ]
+        thread 1 | [item [parse         ]  ]
         """,
         {"item": "torch/utils/data/_utils/fetch.py:56", "sleep": "train.py:29"},
     ) == [
