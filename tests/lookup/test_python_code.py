@@ -94,7 +94,7 @@ def test_a_hook_in_an_operator_is_its_own_code_and_no_caller_is():
         {
             "graph": "train.py:159",
             "hook": "torch/autograd/graph.py:1113",
-            "sleep": "train.py:5",
+            "parse": "train.py:5",
         },
     ) == [
         ("", 110),
@@ -112,7 +112,7 @@ def test_data_loading_names_the_line_of_the_dataset():
         thread 1 |{loader                  }[aten::mm      ]
         thread 1 | [item [parse         ]  ]
         """,
-        {"item": "torch/utils/data/_utils/fetch.py:56", "sleep": "train.py:29"},
+        {"item": "torch/utils/data/_utils/fetch.py:56", "parse": "train.py:29"},
     ) == [
         ("", 10),
         ("train.py(28): __getitem__", 60),
@@ -122,7 +122,7 @@ def test_data_loading_names_the_line_of_the_dataset():
     ]
 
 
-@pytest.mark.parametrize("frame", ["sleep", "loads"])
+@pytest.mark.parametrize("frame", ["parse", "loads"])
 def test_a_stack_without_user_code_names_its_innermost_frame(frame):
     """A thread of a library; its builtin is called by nobody that is known."""
     assert lines(f"thread 1 |[aten::mm][{frame}      ][aten::mm      ]", {})[1][0] == NAMES[frame]
