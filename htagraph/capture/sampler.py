@@ -163,7 +163,7 @@ class Sampler:
             time.sleep(max(planned - time.monotonic_ns(), 0) / 1e9)
             if self._is_stopped:  # meanwhile: this would see how the profiler stops
                 return
-            began = time.monotonic_ns()
+            began, used_ns = time.monotonic_ns(), time.thread_time_ns()
             # Threads that want the GIL meanwhile wait as long as ever: changing hands is slow.
             is_short = sys.getswitchinterval() == self._short_s
             if is_short:
@@ -174,9 +174,10 @@ class Sampler:
                 if is_short:
                     sys.setswitchinterval(self._short_s)
             self.n_samples += 1
-            now = time.monotonic_ns()
-            missed = (now - planned) // interval_ns
-            planned = max(planned + (missed + 1) * interval_ns, began + _PARTS * (now - began))
+            # By its CPU clock: after each sample that was interrupted, there would be a gap.
+            used_ns = time.thread_time_ns() - used_ns
+            missed = (time.monotonic_ns() - planned) // interval_ns
+            planned = max(planned + (missed + 1) * interval_ns, began + _PARTS * used_ns)
             if len(self._runs) > _COLUMNS * _MOST_RUNS or self._n_frames > _MOST_FRAMES:
                 self.note = "sampling ended early: the stacks changed too often to keep them all"
                 return
