@@ -32,7 +32,7 @@ from htagraph.model.schema import categorical
 from htagraph.writers.flame import BELOW
 
 _VARIES = re.compile(r" object at 0x[0-9a-f]+|(?P<module>^nn\.Module: .*)_\d+$")
-"""Parts of the names of frames that tell objects apart, such as layers that are alike."""
+"""Parts of the names of frames that tell objects apart, such as layers of one class."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from htagraph.model.kinds import EventKind
 FIRST_WAIT = 64
 """Topics of code from here on are waits: their place in `WAITS` is the rest."""
 
-_FRAME = re.compile(r"(.*)\((\d+)\): (.*)", re.DOTALL)
+_FRAME = re.compile(r"^(.*)\((\d+)\): (.*)$", re.DOTALL)
 _NEVER = r"(?!)"
 WAITS = (
     (

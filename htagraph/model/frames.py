@@ -129,7 +129,7 @@ BREAKDOWN = schema(
 FLAME = schema(
     "FLAME",
     "dur_ns stack bound",
-    stack=name("Python frames, ranges, operators and device work, with ``;`` between them"),
+    stack=text("Python frames, ranges, operators and device work, with ``;`` between them"),
     bound=label("what the time was spent on", unit="Bound"),
     dur_ns="time of the path; adds up to the window",
 )

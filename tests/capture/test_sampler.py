@@ -315,7 +315,7 @@ def test_memory_is_bounded_by_an_end_of_the_samples(tmp_path, monkeypatch, limit
     file = json.loads((tmp_path / "trace.json").read_text())
 
     assert "too often to keep them all" in file["sampler"]["note"]
-    assert len(sampler._runs) <= 8 * (20 + 2 * threading.active_count()) or limit == "_MOST_FRAMES"
+    assert len(sampler._runs) <= 8 * (20 + 2 * len(sampler._threads)) or limit == "_MOST_FRAMES"
     assert sampler._n_frames <= 300 + 200 or limit == "_MOST_RUNS"
     assert frames(tmp_path)
 
@@ -328,7 +328,7 @@ def test_frames_that_are_not_written_leave_their_time_to_those_around(tmp_path, 
     file = json.loads((tmp_path / "trace.json").read_text())
 
     assert len(file["stackFrames"]) == 3
-    assert {row["sf"] for row in file["samples"]} <= {1, 2, 3}
+    assert {row["sf"] for row in file["samples"] if "sf" in row} <= {1, 2, 3}
 
 
 def test_two_hundred_threads_cost_a_small_part_of_the_time(tmp_path):

@@ -20,7 +20,7 @@ from tests.real_traces import CAPTURES, located
 
 PLANTED = [
     ("backwardhook_stack", False, "Python code", "hook_ms", "AccumulateGrad"),
-    ("backwardhook_stack", True, "Python code", "hook_ms", "single.py:85 in hook"),
+    ("backwardhook_stack", True, "Python waits", "hook_ms", "single.py:85 in hook"),
     ("bgbusy_allthreads", False, "CPU operators", "", "aten::mm"),
     ("customfn", False, "Python code", "customback_ms", "SlowBackBackward"),
     ("gc", False, "Python code", "gc_ms", "after Optimizer.zero_grad"),

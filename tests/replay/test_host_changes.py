@@ -242,21 +242,6 @@ def test_code_that_no_operator_covers_is_named_by_what_is_before_it():
     assert saved_us(graph, hg.scale(hg.code("after aten::*"), by=0.5)) == 7.5
 
 
-def test_code_is_named_by_its_line_where_stacks_were_read():
-    """The frame that sleeps is called from a line of user code."""
-    graph = drawn(
-        """
-        cpu 1 |[main                                   ]
-        cpu 1 |[aten::mm]   [sleep         ]   [aten::mm]
-        """,
-        frames=("main", "sleep"),
-        names={"main": "train.py(9): <module>", "sleep": "<built-in function sleep>"},
-        columns={"call_from": {"sleep": "train.py:17"}},
-    )
-
-    assert saved_us(graph, hg.remove(hg.code("train.py:17"))) == 16
-
-
 def test_what_is_nowhere_is_refused_with_what_there_is():
     graph = drawn("cpu 1 |[aten::a]          [aten::b]")
 

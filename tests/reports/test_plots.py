@@ -663,7 +663,8 @@ def test_of_a_figure(summary: Summary, bound: Bound, color: Color) -> None:
 
 def test_of_the_page(page: str, bound: Bound, color: Color) -> None:
     """Marks of tables and of bars outside figures."""
-    assert f'[data-key="{bound.label}"] {{ --key: {color.css}; --fill: {color.fill}; }}' in page
+    colors = f"--key: {color.css}; --fill: {color.fill}; --ink: {color.ink};"
+    assert f'[data-key="{bound.label}"] {{ {colors} }}' in page
     assert f'<td data-key="{bound.label}">' in page
 
 
