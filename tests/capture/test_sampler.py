@@ -1,4 +1,7 @@
-"""What the sampler sees of planted runs, and that it never takes one down."""
+"""What the sampler sees of planted runs, and that it never takes one down.
+
+What a busy machine may change is slow: these measure real threads in real time.
+"""
 
 from __future__ import annotations
 
@@ -104,6 +107,7 @@ def line_of(function: Callable[..., object], after: int = 1) -> str:
     return f"test_sampler.py:{function.__code__.co_firstlineno + after}"
 
 
+@pytest.mark.slow
 def test_functions_are_named_with_what_they_call_and_where(tmp_path):
     """As the source has it: with arguments unpacked, of a list, over lines, in a lambda."""
     planted = (unpacked, of_a_list, over_lines, in_a_lambda)
@@ -120,6 +124,7 @@ def test_functions_are_named_with_what_they_call_and_where(tmp_path):
     assert calls["<time.sleep>", line_of(over_lines)]
 
 
+@pytest.mark.slow
 def test_times_are_those_of_the_run_and_the_cpu_clock_tells_who_waits(tmp_path):
     """On the clock of the trace: a sleep and a loop, a tenth of a second each."""
     with sampled(tmp_path):
@@ -137,6 +142,7 @@ def test_times_are_those_of_the_run_and_the_cpu_clock_tells_who_waits(tmp_path):
     assert abs(int(events.ts_ns[slept]) - began) < 3e7
 
 
+@pytest.mark.slow
 def test_a_lock_is_named_by_the_with_that_waits_for_it(tmp_path):
     """No record of the profiler shows it."""
     with sampled(tmp_path), LOCK:
@@ -148,6 +154,7 @@ def test_a_lock_is_named_by_the_with_that_waits_for_it(tmp_path):
     assert ("<with LOCK>", line_of(held)) in {(name, call) for name, _, _, call in frames(tmp_path)}
 
 
+@pytest.mark.slow
 def test_c_code_that_holds_the_gil_is_not_lost(tmp_path):
     """Sorting lets no other thread run: the samples that were due then are late."""
     numbers = [(number * 7919) % 100_003 for number in range(400_000)]
@@ -301,6 +308,7 @@ def test_a_file_that_is_no_whole_object_gets_no_samples(tmp_path, text):
     assert file.read_text() == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "most"), [("_MOST_RUNS", 20), ("_MOST_FRAMES", 300)])
 def test_memory_is_bounded_by_an_end_of_the_samples(tmp_path, monkeypatch, limit, most):
     """Here after 20 runs or 300 frames; the trace says so, and has what was sampled before."""
@@ -320,6 +328,7 @@ def test_memory_is_bounded_by_an_end_of_the_samples(tmp_path, monkeypatch, limit
     assert frames(tmp_path)
 
 
+@pytest.mark.slow
 def test_frames_that_are_not_written_leave_their_time_to_those_around(tmp_path, monkeypatch):
     """Where there are more than readers take."""
     monkeypatch.setattr(module, "_MOST_NODES", 3)
@@ -331,6 +340,7 @@ def test_frames_that_are_not_written_leave_their_time_to_those_around(tmp_path, 
     assert {row["sf"] for row in file["samples"] if "sf" in row} <= {1, 2, 3}
 
 
+@pytest.mark.slow
 def test_two_hundred_threads_cost_a_small_part_of_the_time(tmp_path):
     """All move, so samples become rarer; each thread is there, by its name."""
     ends = threading.Event()
