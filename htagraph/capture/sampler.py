@@ -34,9 +34,9 @@ _SWITCH_S = 0.0005
 holds it loses time to what runs next (19% of the window, so 7%)."""
 
 _PARTS = 33
-"""Samples take at most one part in so many of the time (chosen, 3%: main threads lose about as much
-again by waiting): of many threads, they are rarer.
-Pinned by `test_sampler.py`, as are the next three."""
+"""Samples take at most one part in so many of the time (chosen, 3%: other threads lose about as
+much again by waiting for the GIL): of many threads, they are rarer. Pinned by `test_sampler.py`, as
+are the next three."""
 
 _MOST_RUNS = 300_000
 """Runs of equal samples that are kept, 20 MB: 30 s of ten threads that all move every ms."""

@@ -28,9 +28,9 @@ from htagraph.lookup.waiting_code import FIRST_WAIT, wait_kinds
 from htagraph.model.arrays import I8, I64, Bools, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.names import FRAME
 from htagraph.model.recording import SAMPLED
 
-_FRAME = re.compile(r"^(?P<file>.*)\((?P<line>-?\d+)\): (?P<function>.*)$", re.DOTALL)
 _NOT_CODE = re.compile(r"^<|^nn\.Module: ")
 """Builtin functions and modules have no file."""
 
@@ -45,7 +45,7 @@ _STANDARD = re.compile(
 )
 """Files of the standard library: the profiler strips the folder of ``sys.path``."""
 
-_NONE, _FRAME_ITSELF, _CALL, _AFTER_CALL = range(4)
+_NONE, FRAME_ITSELF, _CALL, _AFTER_CALL = range(4)
 
 
 class CodePieces(NamedTuple):
@@ -77,7 +77,7 @@ def user_code(dag: Dag) -> tuple[Bools, Bools]:
     function around them.
     """
     searched = dag.events.symbols.searched
-    is_user = searched(_FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD))
+    is_user = searched(FRAME) & ~(searched(_LIBRARY) | searched(_STANDARD))
     return is_user, is_user & searched(_PART)
 
 
@@ -93,12 +93,6 @@ def functions_of(dag: Dag, event: I64, parent: I64) -> I64:
         for mask in (is_user & ~is_part, is_user)
     )
     return gather(name.astype(np.int64), np.where(whole >= 0, whole, any_part))
-
-
-def function_and_place(frame: str) -> tuple[str, str]:
-    """Name of the function of a frame, and the file and line where it begins."""
-    parts = _FRAME.match(frame)
-    return (parts["function"], f"{parts['file']}:{parts['line']}") if parts else (frame, "")
 
 
 def _frames(
@@ -128,9 +122,9 @@ def _frames(
 
 def _text(frame: str, call_from: str, how: int) -> str:
     """The line as text: ``train.py:5 in hook``."""
-    parts = _FRAME.match(frame)
+    parts = FRAME.match(frame)
     file, _, line = call_from.rpartition(":")
-    if parts is None or how == _FRAME_ITSELF or not file or file != parts["file"]:
+    if parts is None or how == FRAME_ITSELF or not file or file != parts["file"]:
         return frame
     within = "" if parts["function"] == "<module>" else f" in {parts['function']}"
     return f"{file}{within}, after line {line}" if how == _AFTER_CALL else f"{call_from}{within}"
@@ -186,7 +180,7 @@ def code_pieces(
     returned &= ~gather(sampled, innermost, False)
     own = gather(is_user, innermost, False)
     call = np.where(own, np.where(returned, before >> 1, -1), gather(under_way, innermost))
-    how = np.where(own, np.where(returned, _AFTER_CALL, _FRAME_ITSELF), _CALL)
+    how = np.where(own, np.where(returned, _AFTER_CALL, FRAME_ITSELF), _CALL)
     how = np.where((innermost < 0) | encloses, _NONE, how)
     line = _lines(dag, gather(event, gather(named, innermost)), gather(event, call), how)
     topic = gather(topics_of, innermost).astype(np.int8)

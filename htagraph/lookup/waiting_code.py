@@ -7,8 +7,6 @@ what computes does not count. A call that is not known may wait for a CPU, which
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from htagraph.arrays.ancestors import highest, nearest
@@ -17,11 +15,11 @@ from htagraph.arrays.nesting import nest
 from htagraph.model.arrays import F64, I64, Bools, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.names import function_and_place
 
 FIRST_WAIT = 64
 """Topics of code from here on are waits: their place in `WAITS` is the rest."""
 
-_FRAME = re.compile(r"^(.*)\((\d+)\): (.*)$", re.DOTALL)
 _NEVER = r"(?!)"
 WAITS = (
     (
@@ -165,5 +163,6 @@ def awaited(dag: Dag, is_user: Bools, waits: tuple[I64, I64, I64], group: I64) -
     total_ns = np.bincount(group, end_ns - start_ns)
     for one in np.argsort(run_ns, kind="stable").tolist():
         if run_ns[one] >= _MOST * total_ns[of_group[one]]:
-            said[of_group[one]] = _FRAME.sub(r"\3 (\1:\2)", events.symbols.texts[name[one]])
+            function, where = function_and_place(events.symbols.texts[name[one]])
+            said[of_group[one]] = f"{function} ({where})"
     return said

@@ -30,8 +30,17 @@ MEMORY_CLOCK = re.compile(
 )
 """The same of memory: ``dcgmi dmon -e 101``."""
 
+FRAME = re.compile(r"^(?P<file>.*)\((?P<line>-?\d+)\): (?P<function>.*)$", re.DOTALL)
+"""A Python frame with a file: ``train.py(4): loss``."""
+
 NCU = "ncu."
 """Before the name of each metric of Nsight Compute; a value is in bytes, ns, or per second."""
+
+
+def function_and_place(frame: str) -> tuple[str, str]:
+    """Name of the function of a frame, and the file and line where it begins."""
+    parts = FRAME.match(frame)
+    return (parts["function"], f"{parts['file']}:{parts['line']}") if parts else (frame, "")
 
 
 def ncu_columns(events: EventTable) -> Mapping[str, SparseColumn]:

@@ -10,10 +10,10 @@ from htagraph.arrays.codes import gather
 from htagraph.errors import GraphError
 from htagraph.explain.critical_path import path_segments
 from htagraph.explain.stacks import path_stacks
-from htagraph.lookup.python_code import function_and_place
 from htagraph.model.answers import FUNCTIONS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.names import function_and_place
 from htagraph.model.window import Window
 
 NO_FUNCTION = "(no function)"

@@ -11,7 +11,6 @@ two samples: no operator runs then that belongs to either, and a late sample was
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from htagraph.arrays.matching import last_before
 from htagraph.arrays.nesting import nest
 from htagraph.model.arrays import F64, I32, I64, Bools
 from htagraph.model.kinds import EventKind, among
+from htagraph.model.names import FRAME
 from htagraph.model.recording import SAMPLED, STACKS
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.defects import Defect
@@ -51,9 +51,6 @@ _MOST = 1 << 31
 """Samples that a row may stand for: more than a week has."""
 
 _NEVER = np.iinfo(np.int64).max
-
-_FILE = re.compile(r"^(?P<file>.*)\(-?\d+\): ", re.DOTALL)
-"""Captures the file of a frame."""
 
 
 class _Tree(NamedTuple):
@@ -325,7 +322,7 @@ def _append(
 
 def _calls(tree: _Tree) -> list[str]:
     """The line that calls each frame, as the profiler writes it; empty if unknown."""
-    files = [found["file"] if (found := _FILE.match(name)) else "" for name in tree.name]
+    files = [found["file"] if (found := FRAME.match(name)) else "" for name in tree.name]
     return [
         f"{files[parent]}:{line}" if parent >= 0 and files[parent] and type(line) is int else ""
         for parent, line in zip(tree.parent.tolist(), tree.line, strict=True)
