@@ -73,7 +73,7 @@ class Expected(NamedTuple):
         before, after = map(_call_ns, (run, changed))
         is_shorter = after.reindex(before.index).fillna(0.0) < _AS_LONG * before
         touched = before.index[is_shorter]
-        width = _error(1, 1, 0.0, [_spread(run)]).half_width.item()
+        width = _noise(_square(run), 1, 1)
         low, high = (
             1 - (1 - min(end, 1.0)) * exp(by) for end, by in ((low, width), (high, -width))
         )
@@ -147,9 +147,8 @@ class Decision:
         """The same if there were so many recordings of this spread."""
         squares = sum(float(np.square(one - one.mean()).sum()) for one in self._logs)
         free = len(self.before) + len(self.after) - 2
-        scaled = squares * (n_before + n_after - 2) / free if free else 0.0
-        spreads = [_spread(one) for one in (*self.before, *self.after)]
-        return float(_error(n_before, n_after, scaled, spreads).half_width.item())
+        prior = _square(*self.before, *self.after)
+        return _noise((_FREEDOM * prior + squares) / (_FREEDOM + free), n_before, n_after)
 
     @property
     def saved(self) -> float:
@@ -266,12 +265,16 @@ class Decision:
         return f"Decision({self.verdict()})"
 
 
-def _error(n_before: int, n_after: int, squares: float, spreads: Sequence[float]) -> Error:
-    """The error of a difference of means of recordings: what is known, and what they differ by."""
-    prior = _BETWEEN**2 + float(np.mean(np.square(spreads)))
-    freedom = _FREEDOM + n_before + n_after - 2
-    square = (_FREEDOM * prior + squares) / freedom * (1 / n_before + 1 / n_after)
-    return Error(np.array(square), np.array(float(freedom)))
+def _square(*runs: RunProfile) -> float:
+    """What the logarithm of the mean step of a recording differs by, squared, before any other."""
+    return _BETWEEN**2 + float(np.mean(np.square([_spread(one) for one in runs])))
+
+
+def _noise(square: float, n_before: int, n_after: int) -> float:
+    """How far a difference of means of recordings is off in 99 of 100 cases, at most."""
+    of_means = square * (1 / n_before + 1 / n_after)
+    freedom = float(_FREEDOM + n_before + n_after - 2)
+    return float(Error(np.array(of_means), np.array(freedom)).half_width)
 
 
 def _spread(run: RunProfile) -> float:

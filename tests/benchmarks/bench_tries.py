@@ -1,13 +1,14 @@
-"""Decisions of `htagraph try` against what real edits did: runs of PyTorch, on a free and on a loaded machine.
+"""Decisions of `htagraph try` against what edits did: PyTorch on a free and on a loaded machine.
 
-``python -m tests.benchmarks.bench_tries record FOLDER [free] [loaded]`` (with PyTorch, on CPU) trains the
-programs of ``tests/data/captures/scripts/pairs.py`` that `PAIRS` names: with a cause and with that cause
-repaired, `N_RUNS` times in turn, each recorded by `htagraph.profile`; on a *loaded* machine as many
-processes compute meanwhile as it has cores. *free* also times both without a profiler: the truth.
+``python -m tests.benchmarks.bench_tries record FOLDER [free] [loaded]`` (with PyTorch, on CPU)
+trains the programs of ``tests/data/captures/scripts/pairs.py`` that `PAIRS` names: with a cause and
+with that cause repaired, `N_RUNS` times in turn, each recorded by `htagraph.profile`. On a *loaded*
+machine as many processes compute meanwhile as it has cores. *free* also times both without a
+profiler: the truth.
 
-``python -m tests.benchmarks.bench_tries judge FOLDER`` predicts each repair from the first run, decides, and
-prints the tables of `docs/try.md`. An edit that changes nothing is a second run with the cause. *Other
-machine* has the first run on one machine, and the edited one on the other.
+``python -m tests.benchmarks.bench_tries judge FOLDER`` predicts each repair from the first run,
+decides, and prints the table of `docs/try.md`. An edit that changes nothing is another run with the
+cause. *free, then loaded* has the runs before on one machine, and those after on the other.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ NAMES = [name for names in PAIRS.values() for name in names]
 def _programs() -> ModuleType:
     """The programs, as long as they have to be here."""
     spec = importlib.util.spec_from_file_location("pairs", SCRIPT)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     found.N_STEPS = SKIP + STEPS + 1
@@ -101,7 +103,7 @@ def _train(run: Any, folder: str) -> None:
 
 def _run(programs: ModuleType, name: str, side: str, out: Path) -> None:
     """One run of a side, in a process of its own for each rank."""
-    planted, store = side == "before", tempfile.mktemp()
+    planted, store = side == "before", out.with_name(f"{out.name}.store")
 
     def rank_of(rank: int) -> None:
         programs.dist.init_process_group(
