@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -18,12 +17,14 @@ from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_notes, print_sentence, shown_progress
 from htagraph.cli.inputs import Source
 from htagraph.comparison.decision import State
-from htagraph.errors import HTAGraphError, TraceNotFoundError
+from htagraph.errors import HTAGraphError, TraceFormatError, TraceNotFoundError
 from htagraph.job.job import Job
 from htagraph.model.progress import begin_stage
 from htagraph.readers.discover import find_traces
 from htagraph.readers.storage import path_of
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.kept_runs import KeptRuns
+from htagraph.reports.markdown import block, escaped, write_step_summary
 from htagraph.reports.plan import Plan, Recorded, plan_text
 from htagraph.reports.summary import Summary
 from htagraph.run.compiled import LoadOptions
@@ -38,6 +39,9 @@ EXIT_CODES: dict[State, int] = {
     "worse": 3,
 }
 """How a try ends; 2 is wrong usage, as everywhere."""
+
+_STDERR = 2
+"""File of the error stream: the output of the program goes there."""
 
 _STYLES: dict[State, str] = {"confirmed": "green", "unclear": "yellow", "not comparable": "yellow"}
 
@@ -133,6 +137,10 @@ def try_(
     decision = plan.decide(tuple(runs["before"]) or (first,), tuple(runs["after"]))
     now = runs["after"][-1].limits
     write_text(folder / "decision.json", plan_text(decision.document() | {"limits_now": now}))
+    for one in runs["after"]:
+        KeptRuns(out).keep(one.summary, "try")
+    said = [f"**{escaped(decision.verdict())}**", *map(escaped, (plan.verdict(), f"Now: {now}"))]
+    write_step_summary(block(said))
     style = _STYLES.get(decision.state, "red")
     print_sentence(console, decision.verdict(), style=f"bold {style}")
     print_notes(console, [*decision.notes, f"Now: {now}"])
@@ -160,12 +168,13 @@ def _run(command: list[str], folder: Path, plan: Plan) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     env = {**os.environ, **variables(plan, folder)}
     try:
-        done = subprocess.run(command, env=env, stdout=sys.stderr, check=False)  # noqa: S603  the user's own
+        done = subprocess.run(command, env=env, stdout=_STDERR, check=False)  # noqa: S603  the user's own
     except OSError as error:
         raise HTAGraphError(f"{shlex.join(command)}: {error.strerror}.") from error
     if done.returncode:
         raise HTAGraphError(f"{shlex.join(command)}: ended with exit code {done.returncode}.")
-    if not find_traces(folder):
-        raise TraceNotFoundError(
-            f"{shlex.join(command)} left no recording.", path=folder, hint=_HOW
-        )
+    try:
+        find_traces(folder)
+    except TraceFormatError:
+        said = f"{shlex.join(command)} left no recording."
+        raise TraceNotFoundError(said, path=folder, hint=_HOW) from None

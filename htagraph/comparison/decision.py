@@ -192,7 +192,7 @@ class Decision:
         before, after = (human_duration(exp(float(one.mean()))) for one in self._logs)
         takes = f"{before} a step is {after} now"
         part = f"{self.saved:.0%} of {self.expected.saves:.0%} predicted"
-        low, high = (f"{end:.0%}" for end in self.interval)
+        low, high = (f"{max(end, -1.0):.0%}" for end in self.interval)
         ends = f"({low} to {high})"
         match self.state:
             case "confirmed":

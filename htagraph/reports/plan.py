@@ -28,6 +28,8 @@ from htagraph.model.units import human_percent
 from htagraph.replay.change_options import ChangeOptions, options_of
 from htagraph.replay.changes import Change, slug, without
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import summary_profile
+from htagraph.reports.kept_runs import git
 from htagraph.reports.prediction import prediction_document, prediction_in_words
 from htagraph.reports.summary import Summary
 from htagraph.run.graph import TraceGraph
@@ -123,9 +125,7 @@ class Recorded:
     @cached_property
     def profile(self) -> RunProfile:
         """Its steps."""
-        if isinstance(self.summary, JobSummary):
-            return run_profile(self.summary.job, name=self.summary.name)
-        return run_profile(self.summary.graph)
+        return summary_profile(self.summary)
 
     @property
     def _rank(self) -> TraceGraph:
@@ -253,7 +253,7 @@ class Plan:
         ``schema``, ``version``, ``made`` (UTC), ``fix``, ``options``, ``expected`` (``saves``,
         ``low``, ``high`` as shares of a step; ``touched``: names that shrink), ``prediction`` (as
         ``htagraph what-if --json``), ``settings`` of the recording and its environment, ``device``,
-        ``commit`` (of the working directory; null for none), ``seed`` (of the order of runs),
+        ``commit`` (of the working directory; empty for none), ``seed`` (of the order of runs),
         ``command`` and ``profile``, with which ``htagraph diff`` compares.
         """
         return {
@@ -266,29 +266,19 @@ class Plan:
             "prediction": prediction_document(self.scenario),
             "settings": asdict(self.recorded.settings),
             "device": self.recorded.profile.devices or "CPU",
-            "commit": commit_of(Path.cwd()),
+            "commit": _commit(),
             "seed": seed,
             "command": command,
             "profile": self.recorded.profile.document(),
         }
 
 
-def commit_of(folder: Path) -> str | None:
-    """The git commit of a folder, with ``+`` if files differ from it; None if there is none."""
+def _commit() -> str:
+    """The git commit of the working directory, with ``+`` if files differ; empty for none."""
     with suppress(OSError, subprocess.SubprocessError):
-        asked = [
-            "git",
-            "-C",
-            str(folder),
-            "describe",
-            "--always",
-            "--abbrev=40",
-            "--dirty=+",
-            "--exclude=*",
-        ]
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True)  # noqa: S603
-        return done.stdout.strip() or None
-    return None
+        asked = "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"
+        return git(Path.cwd(), *asked).stdout.strip()
+    return ""
 
 
 def plan_text(document: Mapping[str, Any]) -> str:

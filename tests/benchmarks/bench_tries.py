@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.bench_tries record FOLDER [free] [loaded]`` (with PyTorch, on CPU)
 trains the programs of ``tests/data/captures/scripts/pairs.py`` that `PAIRS` names: with a cause and
-with that cause repaired, `N_RUNS` times in turn, each recorded by `htagraph.profile`. On a *loaded*
+with that cause repaired, `N_RUNS` times, each recorded by `htagraph.profile`. On a *loaded*
 machine as many processes compute meanwhile as it has cores. *free* also times both without a
 profiler: the truth.
 
@@ -14,7 +14,6 @@ cause. *free, then loaded* has the runs before on one machine, and those after o
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -41,8 +40,9 @@ from tests.benchmarks.bench_intervals import Runs
 
 SCRIPT = Path(__file__).parents[1] / "data" / "captures" / "scripts" / "pairs.py"
 TABLE = Path(__file__).parents[1] / "data" / "tries.csv"
-SKIP, STEPS, N_RUNS = 3, 8, 3
-N_TIMED = 3
+SKIP, STEPS = 3, 8
+N_RUNS = {"before": 4, "after": 2}
+N_TIMED = 2
 """Runs of each side without a profiler."""
 
 PAIRS = {
@@ -149,9 +149,10 @@ def record(folder: Path, machines: list[str]) -> None:
         place.mkdir(parents=True, exist_ok=True)
         with _load((os.cpu_count() or 1) if machine == "loaded" else 0):
             for name in NAMES:
-                for number in range(N_RUNS):
-                    for side in ("before", "after"):
-                        _run(programs, name, side, place / f"{name}.{side}.{number}")
+                for number in range(max(N_RUNS.values())):
+                    for side, most in N_RUNS.items():
+                        if number < most:
+                            _run(programs, name, side, place / f"{name}.{side}.{number}")
                 for number in range(N_TIMED if machine == "free" else 0):
                     for side in ("before", "after"):
                         _run(programs, name, side, place / f"{name}.{side}.{number}.json")
@@ -210,22 +211,25 @@ def tried(folder: Path, n: int = 1) -> Iterator[Tried]:
             }
             truth = 1 - times["after"] / times["before"]
             for first, other in product(("free", "loaded"), repeat=2):
-                sides = {
-                    side: [_recorded(folder / where / f"{name}.{side}.{i}") for i in range(N_RUNS)]
-                    for side, where in (("before", first), ("after", other))
-                }
-                again = [_recorded(folder / other / f"{name}.before.{i}") for i in range(N_RUNS)]
+                before, after, again = (
+                    [_recorded(folder / where / f"{name}.{side}.{number}") for number in numbers]
+                    for where, side, numbers in (
+                        (first, "before", (0, 1) if n > 1 else (0,)),
+                        (other, "after", range(n)),
+                        (other, "before", (2, 3) if n > 1 else (1,)),
+                    )
+                )
                 runs = Runs(
                     [*(folder / first / f"{name}.before.0").glob("*.gz")][:1],
                     [*(folder / first / f"{name}.after.0").glob("*.gz")][:1],
                 )
-                plan = Plan(sides["before"][0], (changes[name](runs),))
+                plan = Plan(before[0], (changes[name](runs),))
                 machine = first if first == other else f"{first}, then {other}"
-                for edit, after, saved in (
-                    ("repair", sides["after"][:n], truth),
-                    ("nothing", again[-n:], 0.0),
+                for edit, runs_after, saved in (
+                    ("repair", after, truth),
+                    ("nothing", again, 0.0),
                 ):
-                    decision = plan.decide(tuple(sides["before"][:n]), tuple(after))
+                    decision = plan.decide(tuple(before), tuple(runs_after))
                     yield Tried(machine, kind, name, edit, n, decision, saved)
 
 

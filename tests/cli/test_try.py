@@ -1,4 +1,4 @@
-"""`htagraph try`: the prediction is written first, the program records, and the answer is modest."""
+"""`htagraph try`: the prediction is written first, the program records, the answer is modest."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def tried(capsys, monkeypatch, tmp_path):
         with pytest.raises(SystemExit) as ended:
             main(["try", *map(str, args)])
         streams = capsys.readouterr()
-        out = " ".join((streams.out or streams.err).split())
-        return int(ended.value.code or 0), out, next(tmp_path.glob("htagraph-try/*"), None)
+        out = " ".join(f"{streams.out} {streams.err}".split())
+        return int(ended.value.code or 0), out, next(tmp_path.glob("htagraph-try/2*"), None)
 
     return ran
 
@@ -71,7 +71,7 @@ def test_a_fix_that_was_made_is_confirmed(tried, runs):
     assert (plan["settings"]["skip"], plan["settings"]["steps"], plan["device"]) == (
         0,
         8,
-        "NVIDIA H100",
+        "Simulated GPU",
     )
     assert plan["command"][0] == sys.executable
     planned, made = ((folder / name).stat().st_mtime_ns for name in ("plan.json", "after-1"))
@@ -137,7 +137,7 @@ def test_a_program_that_is_not_there_is_an_error(tried, runs):
 
 def test_what_saves_nothing_is_not_tried(tried, runs):
     """Nothing runs, and nothing is written."""
-    code, out, folder = tried(runs["slow"], "--change", "--scale 'aten::mm=1'", "--", "false")
+    code, out, folder = tried(runs["slow"], "--change", "--scale '*sgemm*=1'", "--", "false")
 
     assert (code, folder) == (1, None)
     assert "nothing to confirm: " in out

@@ -1,4 +1,4 @@
-"""What a change saved, against what was predicted: nothing is confirmed that recordings differ by."""
+"""What a change saved, against what was predicted, beyond what recordings differ by."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_compared_or_is_damaged_is_not_decided():
 
     assert found.state == "not comparable"
     assert found.not_comparable == (
-        "traces of 1 rank before, of 2 after",
+        "traces of 1 ranks before, of 2 after",
         "after: The file was cut off",
     )
 
