@@ -461,7 +461,6 @@ class PlanTool(RunTool):
     changes: str = Field("", description="As of what_if; default: the fix of a finding.")
     fix: int = Field(1, ge=1, description="Which finding of the verdict.")
     command: str = Field("python train.py", description="Runs the program.")
-    into: str = Field("runs/after", description="Folder to record into.")
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The prediction, and how to record the run that shows it."""
@@ -469,7 +468,7 @@ class PlanTool(RunTool):
         run = _recorded(target)
         begin_stage("Replaying")
         plan = Plan.of(run, self.changes, self.fix)
-        into = str(session.root.inside(self.into))
+        into = str(session.root.inside("runs/after"))
         asked = asking(folder=into, **run.settings.asked)
         saves, low, high, _ = plan.expected
         head = {

@@ -73,6 +73,11 @@ _WIDEST = 200
 """Chosen: columns of help at most, even on a wider terminal; click's own limit is 80."""
 
 
+def function_of(verb: str) -> str:
+    """The name of the function of a verb, and of its module unless `HOMES` has it."""
+    return verb.replace("-", "_") + "_" * iskeyword(verb)
+
+
 def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer:
     """The application with some verbs: only their modules are loaded, none if `listed`."""
     app = typer.Typer(
@@ -85,7 +90,7 @@ def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer
     )
     app.callback()(_options)
     for verb in verbs:
-        name = verb.replace("-", "_") + "_" * iskeyword(verb)
+        name = function_of(verb)
         home = f"htagraph.cli.{HOMES.get(verb, name)}"
         run = (lambda: None) if listed else getattr(import_module(home), name)
         app.command(verb, short_help=VERBS[verb])(run)

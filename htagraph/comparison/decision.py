@@ -87,6 +87,7 @@ class Decision:
     Parameters
     ----------
     expected : Expected
+        As shares of a step, written before anything was measured.
     before, after : tuple of RunProfile
         Recordings without and with the change; of several, in the order in which they were made.
     reasons : tuple of str, default=()

@@ -14,6 +14,7 @@ cause. *free, then loaded* has the runs before on one machine, and those after o
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -23,12 +24,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
-from statistics import median
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 import htagraph as hg
@@ -40,9 +41,9 @@ from tests.benchmarks.bench_intervals import Runs
 
 SCRIPT = Path(__file__).parents[1] / "data" / "captures" / "scripts" / "pairs.py"
 TABLE = Path(__file__).parents[1] / "data" / "tries.csv"
-SKIP, STEPS = 3, 8
-N_RUNS = {"before": 4, "after": 2}
-N_TIMED = 2
+SKIP, STEPS = 3, 6
+N_RUNS = {"before": 2, "after": 1}
+N_TIMED = 1
 """Runs of each side without a profiler."""
 
 PAIRS = {
@@ -55,7 +56,7 @@ PAIRS = {
     "collectives": ("reduce_metrics", "barriers", "gather_objects"),
 }
 """24 repairs by kind; the change that each is, `bench_intervals` has."""
-NAMES = [name for names in PAIRS.values() for name in names]
+NAMES = [name for names in zip_longest(*PAIRS.values()) for name in names if name]
 
 
 def _programs() -> ModuleType:
@@ -91,7 +92,7 @@ def _train(run: Any, folder: str) -> None:
     if folder.endswith(".json"):
         ends = [time.perf_counter_ns() for _ in steps()]
         if run.rank == 0:
-            Path(folder).write_text(str((ends[-2] - ends[SKIP - 1]) // STEPS))
+            Path(folder).write_text(json.dumps(np.diff(ends[SKIP - 1 :]).tolist()))
         return
     with hg.profile(folder, skip=SKIP, steps=STEPS, report=False) as profiler:
         for _ in steps():
@@ -144,19 +145,16 @@ def record(folder: Path, machines: list[str]) -> None:
     programs = _programs()
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     os.chdir(tempfile.mkdtemp())
-    for machine in machines:
+    for name, machine in product(NAMES, machines):
         place = folder / machine
         place.mkdir(parents=True, exist_ok=True)
         with _load((os.cpu_count() or 1) if machine == "loaded" else 0):
-            for name in NAMES:
-                for number in range(max(N_RUNS.values())):
-                    for side, most in N_RUNS.items():
-                        if number < most:
-                            _run(programs, name, side, place / f"{name}.{side}.{number}")
-                for number in range(N_TIMED if machine == "free" else 0):
-                    for side in ("before", "after"):
-                        _run(programs, name, side, place / f"{name}.{side}.{number}.json")
-                print(machine, name, f"{time.perf_counter():.0f}", flush=True)
+            for number, side in product(range(max(N_RUNS.values())), N_RUNS):
+                if number < N_RUNS[side]:
+                    _run(programs, name, side, place / f"{name}.{side}.{number}")
+            for number, side in product(range(N_TIMED if machine == "free" else 0), N_RUNS):
+                _run(programs, name, side, place / f"{name}.{side}.{number}.json")
+        print(machine, name, f"{time.perf_counter():.0f}", flush=True)
 
 
 class Tried(NamedTuple):
@@ -166,7 +164,6 @@ class Tried(NamedTuple):
     kind: str
     name: str
     edit: str  # ``repair``, or ``nothing``
-    n: int  # Recordings of each side
     decision: Decision
     truth: float  # What the edit saved without a profiler, as a share
 
@@ -197,40 +194,40 @@ def _recorded(path: Path) -> Recorded:
     return recorded(path)
 
 
-def tried(folder: Path, n: int = 1) -> Iterator[Tried]:
-    """Yield the decisions on the runs of a folder, with `n` recordings of each side."""
+def _timed(folder: Path, runs: str) -> float:
+    """Length of a step without a profiler: the first quartile, which no other program lengthens."""
+    every = [ns for file in folder.glob(runs) for ns in json.loads(file.read_text())]
+    return float(np.quantile(every, 0.25))
+
+
+def tried(folder: Path) -> Iterator[Tried]:
+    """Yield the decisions on the runs of a folder, with one recording of each side."""
     changes = {name: asked for of_kind in ASKED.values() for name, asked in of_kind.items()}
     for kind, names in PAIRS.items():
         for name in names:
-            times = {
-                side: median(
-                    int(file.read_text())
-                    for file in (folder / "free").glob(f"{name}.{side}.*.json")
-                )
-                for side in ("before", "after")
-            }
+            times = {side: _timed(folder / "free", f"{name}.{side}.*.json") for side in N_RUNS}
             truth = 1 - times["after"] / times["before"]
             for first, other in product(("free", "loaded"), repeat=2):
                 before, after, again = (
-                    [_recorded(folder / where / f"{name}.{side}.{number}") for number in numbers]
-                    for where, side, numbers in (
-                        (first, "before", (0, 1) if n > 1 else (0,)),
-                        (other, "after", range(n)),
-                        (other, "before", (2, 3) if n > 1 else (1,)),
+                    _recorded(folder / where / f"{name}.{number}")
+                    for where, number in (
+                        (first, "before.0"),
+                        (other, "after.0"),
+                        (other, "before.1"),
                     )
                 )
                 runs = Runs(
                     [*(folder / first / f"{name}.before.0").glob("*.gz")][:1],
                     [*(folder / first / f"{name}.after.0").glob("*.gz")][:1],
                 )
-                plan = Plan(before[0], (changes[name](runs),))
+                plan = Plan(before, (changes[name](runs),))
                 machine = first if first == other else f"{first}, then {other}"
-                for edit, runs_after, saved in (
+                for edit, run_after, saved in (
                     ("repair", after, truth),
                     ("nothing", again, 0.0),
                 ):
-                    decision = plan.decide(tuple(before), tuple(runs_after))
-                    yield Tried(machine, kind, name, edit, n, decision, saved)
+                    decision = plan.decide((before,), (run_after,))
+                    yield Tried(machine, kind, name, edit, decision, saved)
 
 
 def row(found: Tried) -> dict[str, object]:
@@ -241,7 +238,6 @@ def row(found: Tried) -> dict[str, object]:
         "kind": found.kind,
         "name": found.name,
         "edit": found.edit,
-        "n": found.n,
         "state": found.decision.state,
         "is_right": found.is_right,
         "truth": found.truth,
@@ -258,15 +254,15 @@ def row(found: Tried) -> dict[str, object]:
 
 def summary(table: pd.DataFrame) -> Iterator[str]:
     """Yield the rows of the table in `docs/try.md`."""
-    yield "| machine | recordings | edit | n | right | false *confirmed* | unclear | held |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for (machine, n, edit), part in table.groupby(["machine", "n", "edit"], sort=False):
+    yield "| machine | edit | n | right | false *confirmed* | unclear | held |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for (machine, edit), part in table.groupby(["machine", "edit"], sort=False):
         decided = part[~part["state"].isin(("unclear", "not comparable"))]
         wrong = decided["state"].eq("confirmed") & ~decided["is_right"]
         holds = part["predicted_low"].le(part["saved"]) & part["saved"].le(part["predicted_high"])
         held = f"{holds.mean():.0%}" if edit == "repair" else "-"
         yield (
-            f"| {machine} | {n} | {edit} | {len(part)} "
+            f"| {machine} | {edit} | {len(part)} "
             f"| {decided['is_right'].sum()} of {len(decided)} | {wrong.sum()} "
             f"| {1 - len(decided) / len(part):.0%} | {held} |"
         )
@@ -274,8 +270,7 @@ def summary(table: pd.DataFrame) -> Iterator[str]:
 
 def judge(folder: Path) -> None:
     """Decide on all runs of a folder, write the table of all and print that by machine."""
-    found = [row(one) for n in (1, 2) for one in tried(folder, n)]
-    table = pd.DataFrame(found)
+    table = pd.DataFrame([row(one) for one in tried(folder)])
     table.round(4).to_csv(TABLE, index=False)
     for line in summary(table):
         print(line)
