@@ -1,10 +1,9 @@
 """Whether the code that was planted is named, and what a run is shorter by without it.
 
-Run ``python -m tests.benchmarks.bench_functions FOLDER [CASE ...]`` where torch is (CPU, Linux). Each
-case is a real PyTorch training run with a cause planted, recorded in turn with it and without it,
-`ROUNDS` times, by ``hg.profile`` as it is; once without the sampler; once with ``with_stack=True``.
-Then the table: whether the first screen names it in each mode; what the recording predicts that is
-saved (``hg.remove`` of the function; where the cause is no function, what its finding costs),
+Run ``python -m tests.benchmarks.bench_functions FOLDER [CASE ...]`` where torch is (CPU, Linux).
+Each case is a real PyTorch training run with a cause planted, recorded in turn with it and without
+it, `ROUNDS` times, by ``hg.profile`` as it is; once without the sampler; once with stacks. Then the table: whether the first screen names it in each mode; what the recording predicts that is
+saved (``hg.remove`` of the function, and its gradients; of a cause that is no function, its cost),
 and what the recordings without it are shorter by, per step; and the same where nothing is recorded.
 Times count while the main thread had a core (wall minus run delay), as other programs run, too.
 """
@@ -35,7 +34,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  its usual name
 from torch.utils.checkpoint import checkpoint
 
 import htagraph as hg
@@ -61,6 +59,8 @@ def gelu_by_hand(x: Any) -> Any:
 
 
 class Block(nn.Module):
+    """A layer of a transformer."""
+
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.norm1, self.norm2, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
@@ -68,21 +68,25 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Any) -> Any:
+        """Attention, then two linear layers."""
         b, n, w = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        attention = naive_attention if "naive_attention" in ON else F.scaled_dot_product_attention
-        x = x + self.out(attention(q, k, v).transpose(1, 2).reshape(b, n, w))
+        y = naive_attention(q, k, v) if "naive_attention" in ON else v
+        x = x + self.out(y.transpose(1, 2).reshape(b, n, w))
         h = self.up(self.norm2(x))
-        h = gelu_by_hand(h) if "gelu_by_hand" in ON else F.gelu(h, approximate="tanh")
+        h = gelu_by_hand(h) if "gelu_by_hand" in ON else h
         return x + self.down(h)
 
 
 class Model(nn.Module):
+    """Layers."""
+
     def __init__(self, width: int = 96, depth: int = 2) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(Block(width, 6) for _ in range(depth))
 
     def forward(self, x: Any) -> Any:
+        """One after the other."""
         for block in self.blocks:
             again = "recomputation" in ON
             x = checkpoint(block, x, use_reentrant=False) if again else block(x)
@@ -225,13 +229,17 @@ def two_threads() -> None:
 
 
 class Tracker(http.server.BaseHTTPRequestHandler):
+    """A server that takes its time."""
+
     def do_POST(self) -> None:
+        """Answer."""
         time.sleep(0.010)
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
+        """Say nothing."""
         pass
 
 
@@ -252,7 +260,7 @@ def push_metrics(_: Any, loss: Any) -> None:
 
 def save_checkpoint(model: Any, _: Any) -> None:
     torch.save(model.state_dict(), SCRATCH / "checkpoint.pt")
-    with open(SCRATCH / "checkpoint.pt", "r+b") as file:
+    with (SCRATCH / "checkpoint.pt").open("r+b") as file:
         os.fsync(file.fileno())
 
 
@@ -272,7 +280,10 @@ AFTER: tuple[Callable[[Any, Any], None], ...] = (
 FIRST = {"recomputation": "Recomputation", "anomaly_detection": "Anomaly detection"}
 """What the screen calls those that are no function."""
 
-CASES = ["naive_attention", "gelu_by_hand", *FIRST, *(of.__name__ for of in (*BEFORE, *AFTER))]
+DIFFERENTIATED = ["naive_attention", "gelu_by_hand"]
+"""Functions with gradients, which go, too; the screen says these apart."""
+
+CASES = [*DIFFERENTIATED, *FIRST, *(of.__name__ for of in (*BEFORE, *AFTER))]
 
 
 class Row(NamedTuple):
@@ -302,6 +313,7 @@ class Training:
         self.data = torch.randn(4, 64, 96)
 
     def step(self) -> None:
+        """One step, with what is planted."""
         for of in BEFORE:
             if of.__name__ in ON:
                 of()
@@ -325,6 +337,7 @@ class Training:
         return statistics.median(took[SKIP:])
 
     def recorded_ms(self, folder: Path, **options: Any) -> float:
+        """The same while it is recorded."""
         with hg.profile(folder, skip=SKIP, steps=STEPS, report=False, **options) as profiler:
             return self.steps_ms(profiler.step)
 
@@ -349,7 +362,10 @@ def predicted_ms(file: Path, case: str) -> float:
         return math.nan
     saves = hg.what_if(graph, hg.remove(frame.iloc[0])).saves_ns
     assert saves is not None
-    return saves.expected_ns / 1e6 / n_steps
+    gradients_ns = found["backward_ns"][found["function"] == case].iloc[0] * (
+        case in DIFFERENTIATED
+    )
+    return (saves.expected_ns + gradients_ns) / 1e6 / n_steps
 
 
 def measured(training: Training, case: str, folder: Path) -> Row:
