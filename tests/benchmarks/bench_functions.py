@@ -2,10 +2,11 @@
 
 Run ``python -m tests.benchmarks.bench_functions FOLDER [CASE ...]`` where torch is (CPU, Linux).
 Each case is a real PyTorch training run with a cause planted, recorded in turn with it and without
-it, `ROUNDS` times, by ``hg.profile`` as it is; once without the sampler; once with stacks. Then the table: whether the first screen names it in each mode; what the recording predicts that is
-saved (``hg.remove`` of the function, and its gradients; of a cause that is no function, its cost),
-and what the recordings without it are shorter by, per step; and the same where nothing is recorded.
-Times count while the main thread had a core (wall minus run delay), as other programs run, too.
+it, `ROUNDS` times, by ``hg.profile`` as it is; once without the sampler; once with stacks. Then the
+table: whether the first screen names it in each mode; what the recording predicts that is saved
+(``hg.remove`` of the function, and its gradients; of a cause that is no function, its cost); what
+the recordings without it are shorter by, a step; and the same where nothing is recorded. Times
+count while the main thread had a core (wall minus run delay), as other programs run, too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,6 +40,8 @@ from torch.utils.checkpoint import checkpoint
 import htagraph as hg
 
 ROUNDS, STEPS, SKIP = 3, 12, 3
+MODES = ("with.0", "no_sampler", "stacks")  # Folders that are looked at
+CLOSE = 0.15
 ON: set[str] = set()  # What is planted now
 WORDS = [f"word{number % 997}" for number in range(30000)]
 SCRATCH = Path(tempfile.mkdtemp())
@@ -240,7 +243,6 @@ class Tracker(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
-        pass
 
 
 SERVER = http.server.HTTPServer(("127.0.0.1", 0), Tracker)
@@ -284,17 +286,6 @@ DIFFERENTIATED = ["naive_attention", "gelu_by_hand"]
 """Functions with gradients, which go, too; the screen says these apart."""
 
 CASES = [*DIFFERENTIATED, *FIRST, *(of.__name__ for of in (*BEFORE, *AFTER))]
-
-
-class Row(NamedTuple):
-    """A case: where it is named, and per step what is predicted and measured, in ms."""
-
-    case: str
-    named: dict[str, bool]
-    step_ms: float
-    predicted_ms: float
-    measured_ms: float
-    free_ms: float
 
 
 def waited_ns() -> int:
@@ -368,58 +359,58 @@ def predicted_ms(file: Path, case: str) -> float:
     return (saves.expected_ns + gradients_ns) / 1e6 / n_steps
 
 
-def measured(training: Training, case: str, folder: Path) -> Row:
-    saved, free, steps, predicted = [], [], [], []
-    named = {}
+def recorded(training: Training, case: str, folder: Path) -> tuple[float, float, float]:
+    """Record a case in all modes; a step with it, and what is saved: recorded, and free."""
+    steps, saved, free = [], [], []
     for number in range(ROUNDS):
         took = {}
         for planted in (True, False):
             ON.clear()
             ON.update([case] if planted else [])
-            at = folder / case / f"{'with' if planted else 'without'}.{number}"
+            at = folder / f"{'with' if planted else 'without'}.{number}"
             took[planted] = training.steps_ms(), training.recorded_ms(at)
         free.append(took[True][0] - took[False][0])
         saved.append(took[True][1] - took[False][1])
         steps.append(took[True][1])
-    ON.update([case])
-    training.recorded_ms(folder / case / "no_sampler", sample_ms=0)
-    training.recorded_ms(folder / case / "stacks", with_stack=True)
+    ON.add(case)
+    training.recorded_ms(folder / "no_sampler", sample_ms=0)
+    training.recorded_ms(folder / "stacks", with_stack=True)
     ON.clear()
-    for mode in ("with.0", "no_sampler", "stacks"):
-        [file] = (folder / case / mode).glob("*.json*")
-        named[mode] = FIRST.get(case, case) in screen(file)
-    for number in range(ROUNDS):
-        [file] = (folder / case / f"with.{number}").glob("*.json*")
-        predicted.append(predicted_ms(file, case))
-    return Row(case, named, *map(statistics.median, (steps, predicted, saved, free)))
+    return statistics.median(steps), statistics.median(saved), statistics.median(free)
 
 
 def main() -> None:
-    folder, *asked = sys.argv[1:]
+    """Record all cases, then judge and print."""
+    folder, cases = Path(sys.argv[1]), sys.argv[2:] or CASES
     torch.set_num_threads(1)
     torch.manual_seed(0)
     multiprocessing.Process(target=answer, args=(THERE,), daemon=True).start()
     for target in (feed, flush_log, SERVER.serve_forever):
         threading.Thread(target=target, daemon=True).start()
-    training, rows = Training(), []
-    gc.freeze()  # Else it takes 0.3 s in some step, and more with all that is imported here
+    training = Training()
+    training.step()
+    gc.freeze()  # Else it takes 0.3 s in some step, because of all that is imported here
+    found = {case: recorded(training, case, folder / case) for case in cases}
     print(
         "| case | sampled | without | stacks | step | predicted | measured | off | not recorded |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    for case in asked or CASES:
-        row = measured(training, case, Path(folder))
-        rows.append(row)
-        said = " | ".join("named" if one else "no" for one in row.named.values())
-        off = abs(row.predicted_ms / row.measured_ms - 1)
+    n_named, n_close = dict.fromkeys(MODES, 0), 0
+    for case, (step_ms, saved_ms, free_ms) in found.items():
+        files = {one.name: next(one.glob("*.json*")) for one in (folder / case).iterdir()}
+        named = {mode: FIRST.get(case, case) in screen(files[mode]) for mode in MODES}
+        by = [predicted_ms(files[f"with.{number}"], case) for number in range(ROUNDS)]
+        off = abs(statistics.median(by) / saved_ms - 1)
+        said = " | ".join("named" if one else "no" for one in named.values())
         print(
-            f"| {case} | {said} | {row.step_ms:.1f} | {row.predicted_ms:.1f}"
-            f" | {row.measured_ms:.1f} | {off:.0%} | {row.free_ms:.1f} |",
+            f"| {case} | {said} | {step_ms:.1f} | {statistics.median(by):.1f}"
+            f" | {saved_ms:.1f} | {off:.0%} | {free_ms:.1f} |",
             flush=True,
         )
-    close = sum(abs(row.predicted_ms / row.measured_ms - 1) <= 0.15 for row in rows)
-    n_named = {mode: sum(row.named[mode] for row in rows) for mode in rows[0].named}
-    print(f"named {n_named}, within 15% {close}, of {len(rows)}")
+        n_close += off <= CLOSE
+        for mode in MODES:
+            n_named[mode] += named[mode]
+    print(f"named {n_named}, within {CLOSE:.0%} {n_close}, of {len(found)}")
 
 
 if __name__ == "__main__":

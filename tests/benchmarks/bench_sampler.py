@@ -14,6 +14,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -26,7 +27,9 @@ MODES = ("plain", "sampled", "with_stack")
 WARM_UP = 5  # Steps before anything is measured
 FEWEST = 8  # Blocks
 LARGEST = 5_000_000  # Bytes of a plain trace: with stacks it is many times as large, and slow
-MOST_STEPS = 40
+MOST_STEPS = 100
+FIRST = 2  # Steps of a recording that are not measured: the profiler sets up
+SLOWEST = 10  # One step in so many is not measured: another program had the core
 
 Step = Callable[[], None]
 
@@ -92,19 +95,23 @@ def recorded(step: Step, mode: str, n_steps: int, file: Path) -> tuple[float, in
     with profile(activities=activities, with_stack=mode == "with_stack") as profiler:
         if sampler is not None:
             sampler.start()
-        began = time.perf_counter()
-        for _ in range(n_steps):
+        clock = [time.perf_counter()]
+        for _ in range(FIRST + n_steps):
             step()
-        if on_gpu:
-            torch.cuda.synchronize()
-        took = time.perf_counter() - began
+            if on_gpu:
+                torch.cuda.synchronize()
+            clock.append(time.perf_counter())
+        took = clock[-1] - clock[0]
         if sampler is not None:
             sampler.stop()
     profiler.export_chrome_trace(str(file))
     if sampler is not None:
         sampler.write_into(file)
     packed = len(zlib.compress(file.read_bytes(), 1))
-    return took / n_steps, packed, sampler.n_samples / took if sampler is not None else 0.0
+    steps = sorted(end - start for start, end in pairwise(clock[FIRST:]))
+    steps = steps[: -(n_steps // SLOWEST) or None]
+    rate = sampler.n_samples / took if sampler is not None else 0.0
+    return statistics.mean(steps), packed, rate
 
 
 def n_steps_of(step: Step, seconds: float, file: Path) -> int:

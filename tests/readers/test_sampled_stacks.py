@@ -111,6 +111,10 @@ def test_what_made_a_sample_late_ran_before_a_function_that_had_only_begun():
         ("load", 2000, 10_000),
         ("save", 12_000, 400),
     ]
+    late = sample(12_000, STEP, late=9000)  # got control back
+    assert rows(read_kineto(content([sample(2000, LOAD), late, sample(12_400, STEP)])))[1:] == [
+        ("load", 2000, 10_000)
+    ]
     late = sample(12_000, READ, late=9000, enters=1)
     assert rows(read_kineto(content([sample(2000, SAVE), late])))[1:3] == [
         ("save", 2000, 500),

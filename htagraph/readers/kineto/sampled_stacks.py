@@ -2,7 +2,7 @@
 
 Consecutive samples of a thread with a common prefix are one frame. Code changed somewhere between
 two samples: no operator runs then that belongs to either, and a late sample was due earlier; but if
-its function had only begun, then what made it late ran before::
+its function had only begun, or only got control back, then what made it late ran before::
 
     samples     |      1         2         3      (late)->4    (late)->5
     operators   |    [mm ]           [add]
@@ -70,7 +70,7 @@ class _Samples(NamedTuple):
     lane: I64
     ts_ns: I64
     late_ns: I64
-    ends: Bools  # What made it late ended before its innermost frame, and its caller ran already
+    ends: Bools  # What made it late had just ended, and was called by what still runs
     frame: I64  # Innermost, -1 for a thread that runs no Python
     weight: I64
     cpu_ns: F64  # Clock of the thread, NaN if unknown
@@ -186,12 +186,13 @@ def _samples(listed: object, tree: _Tree, columns: Columns, pid: Id, log: Repair
     order = np.lexsort((ts_ns, lane))
     good = good[order]
     lane, frame = lane[order], frame[good]
-    enters = (column("enters", 0)[good] > 0) & (lane == np.roll(lane, 1))
+    before, above = np.roll(frame, 1), gather(tree.parent, frame)
+    above = np.where(column("enters", 0)[good] > 0, above, frame)
     return _Samples(
         lane,
         ts_ns[order],
         np.rint(late_us[good] * 1e3).astype(np.int64),
-        enters & _is_below(np.roll(frame, 1), gather(tree.parent, frame), tree),
+        (lane == np.roll(lane, 1)) & (frame != before) & _is_below(before, above, tree),
         frame,
         weight[good].astype(np.int64),
         column("cpu_us", np.nan)[good] * 1e3,
@@ -199,11 +200,12 @@ def _samples(listed: object, tree: _Tree, columns: Columns, pid: Id, log: Repair
 
 
 def _is_below(frame: I64, above: I64, tree: _Tree) -> Bools:
-    """Whether each frame is another one, or is called by it, or by what that calls."""
+    """Whether each frame is another one, or is called by it or by what that calls."""
     depth = gather(tree.depth, above, 0)
     while (deeper := gather(tree.depth, frame, 0) > depth).any():
         frame = np.where(deeper, gather(tree.parent, frame), frame)
-    return (frame == above) & (above >= 0)
+    below: Bools = (frame == above) & (above >= 0)
+    return below
 
 
 def _lanes(threads: list[tuple[Id, Id]], columns: Columns) -> I64:
@@ -243,7 +245,8 @@ def _bounds(samples: _Samples, ops: _Ops, interval_ns: float) -> _Bounds:
     op, since, _ = innermost(lane[right], ts_ns[right])
     high = np.where((op >= 0) & (since >= ts_ns[left]), since, due_ns[right])
     high = np.maximum(high, low)
-    low = np.where(samples.ends[right] & (samples.late_ns[right] > half_ns), high, low)
+    # Any thread may keep the GIL for a while; by what kept it for longer, the left one ran on.
+    low = np.where(samples.ends[right] & (samples.late_ns[right] > usual_ns), high, low)
     middle = (low + high) // 2
     op, since, until = innermost(lane[left], middle)
     inside = (op >= 0) & (since >= low) & (until <= high)
