@@ -39,7 +39,7 @@ from torch.utils.checkpoint import checkpoint
 
 import htagraph as hg
 
-ROUNDS, STEPS, SKIP = 3, 12, 3
+ROUNDS, STEPS, SKIP = 6, 8, 2
 MODES = ("with.0", "no_sampler", "stacks")  # Folders that are looked at
 CLOSE = 0.15
 ON: set[str] = set()  # What is planted now
