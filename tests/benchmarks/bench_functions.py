@@ -38,6 +38,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import htagraph as hg
+from tests.benchmarks.bench_sampler import waited_ns
 
 ROUNDS, STEPS, SKIP = 6, 8, 2
 MODES = ("with.0", "no_sampler", "stacks")  # Folders that are looked at
@@ -286,13 +287,6 @@ DIFFERENTIATED = ["naive_attention", "gelu_by_hand"]
 """Functions with gradients, which go, too; the screen says these apart."""
 
 CASES = [*DIFFERENTIATED, *FIRST, *(of.__name__ for of in (*BEFORE, *AFTER))]
-
-
-def waited_ns() -> int:
-    """How long this thread was ready and had no core, since it began."""
-    return int(
-        Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text().split()[1]
-    )
 
 
 class Training:
