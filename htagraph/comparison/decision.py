@@ -6,6 +6,9 @@ at least `_BETWEEN` with the spread of single steps (steps of one recording shar
 it). Where there are several recordings of a side, their spread counts as well: both are pooled as
 `_FREEDOM` degrees of freedom and those of the recordings, and give Student's interval of 99%.
 
+Where steps vary, what differs in every step by more than any load explains is a change all the
+same (`RunDiff.certain_ns`): it was never seen without one.
+
 A machine that is faster or slower after the change moves all work. So the work that the change does
 not touch is a clock: the median of how much faster each call of it is. What is claimed has to hold
 by the steps as measured, and by this clock. ``docs/try.md`` has measured decisions.
@@ -16,13 +19,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, log, log1p
+from math import exp, isfinite, log, log1p
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from htagraph.arrays.welch import Error
+from htagraph.comparison.causes import MATTERS
 from htagraph.comparison.run_diff import RunDiff, damage_by_side
 from htagraph.comparison.run_profile import OTHER, RunProfile
 from htagraph.model.kinds import Bound
@@ -151,32 +155,52 @@ class Decision:
         prior = _square(*self.before, *self.after)
         return _noise((_FREEDOM * prior + squares) / (_FREEDOM + free), n_before, n_after)
 
+    @cached_property
+    def _by_both(self) -> tuple[float, float]:
+        """The change by the steps as measured, and by the clock; the longer steps first."""
+        by_clock = self._moved - log(self.clock)
+        return max(self._moved, by_clock), min(self._moved, by_clock)
+
+    @property
+    def _claimed(self) -> float:
+        """Of both, what claims less."""
+        longer, shorter = self._by_both
+        return longer if longer < 0 else shorter if shorter > 0 else self._moved
+
     @property
     def saved(self) -> float:
         """What steps are shorter by, as a share; negative if they are longer."""
-        return 1 - exp(self._moved)
+        return 1 - exp(self._claimed)
 
     @property
     def interval(self) -> tuple[float, float]:
         """The least and the most that was saved, by 99 of 100 pairs of recordings."""
-        return 1 - exp(self._moved + self._noise), 1 - exp(self._moved - self._noise)
+        return 1 - exp(self._claimed + self._noise), 1 - exp(self._claimed - self._noise)
+
+    @cached_property
+    def is_certain(self) -> bool:
+        """Whether every step is shorter by what no load of a machine explains."""
+        return all(
+            -one.certain_ns > MATTERS * int(one.steps["before_ns"]) and isfinite(one.noise_share)
+            for one in self.diffs
+        )
 
     @cached_property
     def state(self) -> State:
         """What is decided: by the steps as measured and by the clock, whichever claims less."""
         if self.not_comparable:
             return "not comparable"
-        moved = (self._moved, self._moved - log(self.clock))
-        least, most = (1 - exp(end) for end in (max(moved), min(moved)))
-        low, high = 1 - exp(max(moved) + self._noise), 1 - exp(min(moved) - self._noise)
+        least, most = (1 - exp(end) for end in self._by_both)
+        low, high = (
+            1 - exp(end + by)
+            for end, by in zip(self._by_both, (self._noise, -self._noise), strict=True)
+        )
         enough = _LEAST_PART * self.expected.saves
-        if low > 0 and least >= enough:
-            return "confirmed"
-        if low > 0 and most < enough:
-            return "smaller"
+        if low > 0 or (least > 0 and self.is_certain):
+            return "confirmed" if least >= enough else "smaller" if most < enough else "unclear"
         if high < 0:
             return "worse"
-        return "no effect" if low <= 0 and high < enough else "unclear"
+        return "no effect" if high < enough else "unclear"
 
     @property
     def n_runs(self) -> int:
@@ -195,11 +219,12 @@ class Decision:
         part = f"{self.saved:.0%} of {self.expected.saves:.0%} predicted"
         low, high = (f"{max(end, -1.0):.0%}" for end in self.interval)
         ends = f"({low} to {high})"
+        beyond = f" {ends}" if self.interval[0] > 0 else ", by what differs in every step"
         match self.state:
             case "confirmed":
-                return f"Confirmed: {part} saved {ends}; {takes}."
+                return f"Confirmed: {part} saved{beyond}; {takes}."
             case "smaller":
-                return f"Smaller than predicted: {part} saved {ends}; {takes}."
+                return f"Smaller than predicted: {part} saved{beyond}; {takes}."
             case "worse":
                 return f"Worse: {-self.saved:.0%} longer {ends}; {takes}."
             case "no effect":
@@ -210,7 +235,7 @@ class Decision:
     def _would_tell(self) -> str:
         """What would make it clear."""
         slower = self.clock - 1
-        if 1 - exp(self._moved + self._noise) > 0:
+        if self._moved + self._noise < 0:
             than = "faster" if slower < 0 else "slower"
             return (
                 f"Work that the change does not touch is {abs(slower):.0%} {than}, too: the "

@@ -181,8 +181,9 @@ class RunDiff:
         Two runs differ as a whole if another program runs during one of them. What differs in every
         step, and by more than all else, is no such thing.
         """
-        certain_ns = float(self._lasting.sum() or self._called.head(1).sum())
-        is_certain = certain_ns * np.sign(self.delta_ns) > MATTERS * int(self.steps["before_ns"])
+        is_certain = self.certain_ns * np.sign(self.delta_ns) > MATTERS * int(
+            self.steps["before_ns"]
+        )
         if not self._differ or is_certain or not self._has_steps:
             return ""
         for run in self._runs:
@@ -193,6 +194,11 @@ class RunDiff:
         if self.noise_share > MATTERS:
             return f"steps vary ({self.noise_in_words} is noise), and no part stands out"
         return ""
+
+    @property
+    def certain_ns(self) -> float:
+        """How much longer steps are by what no load of the machine explains; negative: shorter."""
+        return float(self._lasting.sum() or self._called.head(1).sum())
 
     @cached_property
     def _lasting(self) -> pd.Series:

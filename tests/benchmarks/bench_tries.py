@@ -204,7 +204,7 @@ def tried(folder: Path) -> Iterator[Tried]:
     """Yield the decisions on the runs of a folder, with one recording of each side."""
     changes = {name: asked for of_kind in ASKED.values() for name, asked in of_kind.items()}
     for kind, names in PAIRS.items():
-        for name in names:
+        for name in (one for one in names if (folder / "loaded" / f"{one}.after.0").exists()):
             times = {side: _timed(folder / "free", f"{name}.{side}.*.json") for side in N_RUNS}
             truth = 1 - times["after"] / times["before"]
             for first, other in product(("free", "loaded"), repeat=2):

@@ -85,12 +85,26 @@ def test_without_work_of_its_own_nothing_is_a_clock():
 
 
 def test_steps_that_differ_widely_make_recordings_that_do():
-    """Twice as fast, but steps of one recording differ by 30%."""
-    found = decide([run(40, spread=0.3)], [run(1, spread=0.3)])
+    """A quarter is gone, but steps of one recording differ by 30%."""
+    found = decide([run(40, spread=0.3)], [run(20, spread=0.3)])
 
     assert found.state == "unclear"
     assert found.n_runs == 20
     assert found.verdict().endswith("20 recordings of each side, in turn, would tell.")
+
+
+def test_what_is_gone_from_every_step_needs_no_quiet_machine():
+    """Nothing of the loader is left, while steps of one recording differ by 30%."""
+    found = decide([run(40, spread=0.3)], [run(1, spread=0.3)])
+
+    assert found.interval[0] < 0
+    assert found.state == "confirmed"
+    assert "49% of 50% predicted saved, by what differs in every step;" in found.verdict()
+
+
+def test_what_is_claimed_is_the_least_of_steps_and_clock():
+    """The loader is gone, and the work that it leaves alone takes half as long."""
+    assert decide([run(40)], [run(1, 20)]).saved == pytest.approx(1 - 2 * 21 / 80, abs=0.01)
 
 
 def test_one_step_tells_next_to_nothing():
