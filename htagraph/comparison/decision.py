@@ -252,10 +252,8 @@ class Decision:
             return [f"Also: {'; '.join(self.not_comparable[1:])}."] * (len(self.not_comparable) > 1)
         said = [self.diffs[-1].verdict()]
         if self.clock != 1:
-            than = "longer" if self.clock > 1 else "shorter"
-            said.append(
-                f"Work that the change does not touch takes {abs(self.clock - 1):.0%} {than}."
-            )
+            amount = f"{abs(self.clock - 1):.0%} {'more' if self.clock > 1 else 'less'}"
+            said.append(f"Work that the change does not touch takes {amount} time.")
         n = " and ".join(
             f"{human_count(len(side), 'recording')} {word}"
             for side, word in ((self.before, "before"), (self.after, "after"))
