@@ -520,6 +520,8 @@ class JudgeTool(Tool):
             *document.pop("notes"),
             *(note for side in targets for one in side for note in one.notes),
         ]
+        unsaid = {key for key in ("n_runs", "not_comparable") if not document[key]}
+        document = {key: document[key] for key in document if key not in unsaid}
         head = document | {"limits_now": plain(after[-1].limits, longest=400)}
         return self.fitted(head, notes_part(notes))
 

@@ -10,8 +10,8 @@ Where steps vary, what differs in every step by more than any load explains is a
 same (`RunDiff.certain_ns`): it was never seen without one.
 
 A machine that is faster or slower after the change moves all work. So the work that the change does
-not touch is a clock: the median of how much faster each call of it is. What is claimed has to hold
-by the steps as measured, and by this clock. ``docs/try.md`` has measured decisions.
+not touch is a clock: the median of by how much more time it takes. What is claimed has to hold by
+the steps as measured, and by this clock. ``docs/try.md`` has measured decisions.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ _WORK = tuple(one.label for one in (Bound.HOST, Bound.DATA_LOADING, Bound.COMPUT
 
 _AS_LONG = 0.99
 """Part of a call below which a replay makes it shorter: less is rounding. Pinned by test_plan."""
+
+_AS_FAST = 0.01
+"""Logarithm by which a clock has to differ to be told. Chosen. Pinned by test_decision."""
 
 _CLOCK = 0.05
 """Share of a step that work has to take to be a clock. Chosen. Pinned by test_decision."""
@@ -139,9 +142,14 @@ class Decision:
         return float(after.mean() - before.mean())
 
     @cached_property
+    def _clocks(self) -> list[_Clock]:
+        """What the work that the change does not touch tells about the machine."""
+        return [_clock(one, self.expected.touched) for one in self.diffs]
+
+    @property
     def clock(self) -> float:
-        """By which factor all work takes longer after the change: 1 if nothing can tell."""
-        return exp(float(np.mean([_clock(one, self.expected.touched) for one in self.diffs])))
+        """By which factor that work takes longer after the change: 1 if nothing can tell."""
+        return exp(float(np.mean([log(one.factor) for one in self._clocks])))
 
     @cached_property
     def _noise(self) -> float:
@@ -158,7 +166,7 @@ class Decision:
     @cached_property
     def _by_both(self) -> tuple[float, float]:
         """The change by the steps as measured, and by the clock; the longer steps first."""
-        by_clock = self._moved - log(self.clock)
+        by_clock = float(np.mean([log(one.after_share) for one in self._clocks]))
         return max(self._moved, by_clock), min(self._moved, by_clock)
 
     @property
@@ -196,11 +204,17 @@ class Decision:
             for end, by in zip(self._by_both, (self._noise, -self._noise), strict=True)
         )
         enough = _LEAST_PART * self.expected.saves
-        if low > 0 or (least > 0 and self.is_certain):
+        if (low > 0 and self._is_known) or (least > 0 and self.is_certain):
             return "confirmed" if least >= enough else "smaller" if most < enough else "unclear"
-        if high < 0:
+        if high < 0 and self._is_known:
             return "worse"
-        return "no effect" if high < enough else "unclear"
+        return "no effect" if low <= 0 <= high < enough else "unclear"
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the code is the reason if steps differ: by several recordings, or all parts."""
+        several = min(len(self.before), len(self.after)) > 1
+        return several or all(one.is_change for one in self.diffs)
 
     @property
     def n_runs(self) -> int:
@@ -216,6 +230,8 @@ class Decision:
             return f"Not comparable: {self.not_comparable[0]}."
         before, after = (human_duration(exp(float(one.mean()))) for one in self._logs)
         takes = f"{before} a step is {after} now"
+        if self._claimed > self._moved + _AS_FAST:
+            takes += ", but other work is faster, too"
         part = f"{self.saved:.0%} of {self.expected.saves:.0%} predicted"
         low, high = (f"{max(end, -1.0):.0%}" for end in self.interval)
         ends = f"({low} to {high})"
@@ -250,7 +266,8 @@ class Decision:
         """What speaks for the decision: what changed most, and what recordings differ by."""
         if self.state == "not comparable":
             return [f"Also: {'; '.join(self.not_comparable[1:])}."] * (len(self.not_comparable) > 1)
-        said = [self.diffs[-1].verdict()]
+        _, is_told, why = self.diffs[-1].verdict().rpartition("; ")
+        said = [f"{why[0].upper()}{why[1:]}"] if is_told else []
         if self.clock != 1:
             amount = f"{abs(self.clock - 1):.0%} {'more' if self.clock > 1 else 'less'}"
             said.append(f"Work that the change does not touch takes {amount} time.")
@@ -320,19 +337,33 @@ def _call_ns(run: RunProfile) -> pd.Series:
     return both["total_ns"] / both["n_calls"].clip(lower=1)
 
 
-def _clock(found: RunDiff, touched: Sequence[str]) -> float:
-    """Logarithm of the factor by which a call of other work takes longer; 0 if nothing can tell."""
+class _Clock(NamedTuple):
+    """The work that a change does not touch, as a clock of the machine."""
+
+    factor: float  # By which it takes longer after the change
+    after_share: float  # Of a step before, what one takes after it by this clock
+
+
+def _clock(found: RunDiff, touched: Sequence[str]) -> _Clock:
+    """The clock of two recordings; if nothing can tell, the machine is the same."""
+    before_ns, after_ns = (max(float(found.steps[key]), 1.0) for key in ("before_ns", "after_ns"))
+    same = _Clock(1.0, after_ns / before_ns)
     if found.not_comparable:
-        return 0.0
-    frame: pd.DataFrame = found.kernels()
-    if frame.empty:
-        frame = found.critical_path(by="name")
-        frame = frame[frame["bound"].isin(_WORK)]
-    is_both = (frame[["before_ns", "after_ns", "calls_before", "calls_after"]] > 0).all(axis=1)
-    frame = frame[is_both & ~frame["name"].isin([OTHER, *touched])]
-    if float(frame["before_ns"].sum()) < _CLOCK * float(found.steps["before_ns"]):
-        return 0.0
-    each = [frame[f"{side}_ns"] / frame[f"calls_{side}"] for side in ("before", "after")]
-    order = np.log(each[1] / each[0]).sort_values()
-    weight = frame.loc[order.index, "before_ns"].cumsum()
-    return float(order.iloc[int(np.searchsorted(weight, weight.iloc[-1] / 2))])
+        return same
+    path = found.critical_path(by="name")
+    work = _untouched(path[path["bound"].isin(_WORK)], touched)
+    frame = _untouched(found.kernels(), touched)
+    frame = frame if len(frame) else work
+    if float(frame["before_ns"].sum()) < _CLOCK * before_ns:
+        return same
+    each = (frame["after_ns"] / frame["before_ns"]).sort_values()
+    weight = frame.loc[each.index, "before_ns"].cumsum()
+    factor = float(each.iloc[int(np.searchsorted(weight, weight.iloc[-1] / 2))])
+    rest_ns = max(after_ns - float(work["after_ns"].sum()), 0.0) / factor
+    return _Clock(factor, (float(work["before_ns"].sum()) + rest_ns) / before_ns)
+
+
+def _untouched(frame: pd.DataFrame, touched: Sequence[str]) -> pd.DataFrame:
+    """Work of both runs that the change does not touch."""
+    is_both = (frame["before_ns"] > 0) & (frame["after_ns"] > 0)
+    return frame[is_both & ~frame["name"].isin([OTHER, *touched])]

@@ -2,7 +2,8 @@
 
 ``python -m tests.agents.repairs FOLDER`` (with PyTorch and mcp) writes the repositories, records
 each, and plays the agent: a client with a real server, which edits what the plan names, runs what
-it says, and has it judged. It prints the conversations, the first of which is in `docs/agents.md`,
+it says, and has it judged, with more recordings while it is
+unclear. It prints the conversations, the first of which is in `docs/agents.md`,
 and a table of calls and tokens. A third edit changes nothing, as an agent's may.
 """
 
@@ -88,6 +89,10 @@ def _rename(source: str, plan: dict[str, Any]) -> str:
     return source.replace(name, f"{name}_fast")
 
 
+_MOST_TURNS = 5
+"""Recordings of each side at most, if fewer do not tell."""
+
+
 @dataclass
 class Repository:
     """A program with a planted cause, and the edit that an agent makes of a plan."""
@@ -138,12 +143,21 @@ async def repair(repository: Repository, folder: Path) -> None:
 
         await call("verdict", path="runs/before", max_tokens=600)
         plan = await call("plan", path="runs/before", command=program)
-        source = folder / "train.py"
+        source, asked = folder / "train.py", plan["then"]
         before = source.read_text()
-        source.write_text(repository.edit(before, plan))
-        assert source.read_text() != before
+        after = repository.edit(before, plan)
+        assert after != before
+        source.write_text(after)
         _run(plan["record"], folder)
-        judged = await call("judge", **plan["then"])
+        judged = await call("judge", **asked)
+        for number in range(2, _MOST_TURNS):
+            if judged["state"] not in ("unclear", "not comparable"):
+                break
+            for side, text in (("before", before), ("after", after)):
+                source.write_text(text)
+                _run(plan["record"].replace("runs/after", f"runs/{side}-{number}"), folder)
+                asked[side] = [*asked[side], f"runs/{side}-{number}"]
+            judged = await call("judge", **asked)
         repository.outcome = judged["verdict"]
 
 

@@ -113,6 +113,30 @@ def test_captures_lists_files_as_later_calls_name_them(desk):
     ]
 
 
+def test_a_change_is_planned_and_judged(desk):
+    """The loader is slow before, not after: with the command that would record that."""
+    plan = ask(desk, "plan", path=SLOW, changes="--prefetch 2", command="python a.py --lr 1")
+    judged = ask(desk, "judge", **plan["then"] | {"after": FAST})
+
+    assert plan["prediction"].startswith("Predicted: prefetch(workers=2) saves ")
+    assert plan["record"].startswith("env HTAGRAPH_TRY_FOLDER=")
+    assert plan["record"].endswith(" python a.py --lr 1")
+    assert plan["low_share"] < plan["saves_share"] < plan["high_share"]
+    assert judged["state"] == "confirmed"
+    assert judged["verdict"].startswith("Confirmed: ")
+    assert "limits_now" in judged
+
+
+def test_a_prediction_is_not_made_afterwards(desk):
+    """What was planned has to be given, and recordings of both sides."""
+    planned = ask(desk, "plan", path=SLOW, changes="--prefetch 2")["then"]
+
+    assert "what was planned is saves_share=" in wrong(
+        desk, "judge", **planned | {"saves_share": 0.01, "after": FAST}
+    )
+    assert "needs a recording of each side" in wrong(desk, "judge", **planned | {"after": []})
+
+
 def test_hang_names_the_collective_and_who_waits(tmp_path):
     """From the dumps in a folder; links that lead outside are not followed."""
     dumps = CAPTURES / "flight_recorder" / "hangs" / "other_order"

@@ -6,22 +6,23 @@ with that cause repaired, `N_RUNS` times, each recorded by `htagraph.profile`. O
 machine as many processes compute meanwhile as it has cores. *free* also times both without a
 profiler: the truth.
 
-``python -m tests.benchmarks.bench_tries judge FOLDER`` predicts each repair from the first run,
-decides, and prints the table of `docs/try.md`. An edit that changes nothing is another run with the
-cause. *free, then loaded* has the runs before on one machine, and those after on the other.
+``python -m tests.benchmarks.bench_tries judge FOLDER …`` predicts each repair from a run, decides,
+and prints the table of `docs/try.md`. An edit that changes nothing is another run with the cause.
+*free, then loaded* has the runs before on one machine, and those after on the other.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import product, zip_longest
@@ -42,7 +43,7 @@ from tests.benchmarks.bench_intervals import Runs
 SCRIPT = Path(__file__).parents[1] / "data" / "captures" / "scripts" / "pairs.py"
 TABLE = Path(__file__).parents[1] / "data" / "tries.csv"
 SKIP, STEPS = 3, 6
-N_RUNS = {"before": 2, "after": 1}
+N_RUNS = {"before": 3, "after": 3}
 N_TIMED = 1
 """Runs of each side without a profiler."""
 
@@ -196,38 +197,37 @@ def _recorded(path: Path) -> Recorded:
 
 def _timed(folder: Path, runs: str) -> float:
     """Length of a step without a profiler: the first quartile, which no other program lengthens."""
-    every = [ns for file in folder.glob(runs) for ns in json.loads(file.read_text())]
-    return float(np.quantile(every, 0.25))
+    every = [json.loads(file.read_text()) for file in folder.glob(runs)]
+    return float(np.quantile(np.hstack(every), 0.25)) if every else math.nan
 
 
 def tried(folder: Path) -> Iterator[Tried]:
     """Yield the decisions on the runs of a folder, with one recording of each side."""
     changes = {name: asked for of_kind in ASKED.values() for name, asked in of_kind.items()}
-    for kind, names in PAIRS.items():
-        for name in (one for one in names if (folder / "loaded" / f"{one}.after.0").exists()):
-            times = {side: _timed(folder / "free", f"{name}.{side}.*.json") for side in N_RUNS}
-            truth = 1 - times["after"] / times["before"]
-            for first, other in product(("free", "loaded"), repeat=2):
-                before, after, again = (
-                    _recorded(folder / where / f"{name}.{number}")
-                    for where, number in (
-                        (first, "before.0"),
-                        (other, "after.0"),
-                        (other, "before.1"),
-                    )
-                )
-                runs = Runs(
-                    [*(folder / first / f"{name}.before.0").glob("*.gz")][:1],
-                    [*(folder / first / f"{name}.after.0").glob("*.gz")][:1],
-                )
-                plan = Plan(before, (changes[name](runs),))
-                machine = first if first == other else f"{first}, then {other}"
-                for edit, run_after, saved in (
-                    ("repair", after, truth),
-                    ("nothing", again, 0.0),
-                ):
-                    decision = plan.decide((before,), (run_after,))
-                    yield Tried(machine, kind, name, edit, decision, saved)
+    kinds = {name: kind for kind, names in PAIRS.items() for name in names}
+    machines = sorted(one.name for one in folder.iterdir())
+    for name, first, other in product(NAMES, machines, machines):
+        runs = [
+            (folder / first / f"{name}.before.{number}", folder / other / f"{name}.after.{number}")
+            for number in range(max(N_RUNS.values()))
+        ]
+        runs = [pair for pair in runs if all(map(_is_whole, pair))]
+        again = [folder / other / f"{name}.before.{number}" for number in (1, 2, 0)]
+        times = {side: _timed(folder, f"*/{name}.{side}.*.json") for side in N_RUNS}
+        truth = 1 - times["after"] / times["before"]
+        machine = first if first == other else f"{first}, then {other}"
+        for (before, after), same in zip(runs, again, strict=False):
+            files = [[*run.glob("*.gz")][:1] for run in (before, after)]
+            plan = Plan(_recorded(before), (changes[name](Runs(*files)),))
+            edits = [("repair", after, truth), ("nothing", same, 0.0)]
+            for edit, run, saved in edits[: 1 + _is_whole(same)]:
+                decision = plan.decide((_recorded(before),), (_recorded(run),))
+                yield Tried(machine, kinds[name], name, edit, decision, saved)
+
+
+def _is_whole(run: Path) -> bool:
+    """Whether a run left its recordings."""
+    return any(run.glob("*.gz"))
 
 
 def row(found: Tried) -> dict[str, object]:
@@ -268,9 +268,13 @@ def summary(table: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def judge(folder: Path) -> None:
-    """Decide on all runs of a folder, write the table of all and print that by machine."""
-    table = pd.DataFrame([row(one) for one in tried(folder)])
+def judge(folders: Sequence[Path]) -> None:
+    """Decide on all runs of some folders, write the table of all and print that by machine."""
+    found = []
+    for one in (decided for folder in folders for decided in tried(folder)):
+        found.append(row(one))
+        print(one.machine, one.name, one.edit, one.decision.verdict(), file=sys.stderr, flush=True)
+    table = pd.DataFrame(found)
     table.round(4).to_csv(TABLE, index=False)
     for line in summary(table):
         print(line)
@@ -281,4 +285,4 @@ if __name__ == "__main__":
     if task == "record":
         record(Path(where), more or ["free", "loaded"])
     else:
-        judge(Path(where))
+        judge([Path(one) for one in (where, *more)])
