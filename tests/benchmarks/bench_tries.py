@@ -254,17 +254,17 @@ def row(found: Tried) -> dict[str, object]:
 
 def summary(table: pd.DataFrame) -> Iterator[str]:
     """Yield the rows of the table in `docs/try.md`."""
-    yield "| machine | edit | n | right | false *confirmed* | unclear | held |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    yield "| machine | edit | programs | decisions | right | false *confirmed* | unclear | held |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for (machine, edit), part in table.groupby(["machine", "edit"], sort=False):
-        decided = part[~part["state"].isin(("unclear", "not comparable"))]
+        decided = part[~part["state"].isin(("unclear", "not comparable")) & part["truth"].notna()]
         wrong = decided["state"].eq("confirmed") & ~decided["is_right"]
         holds = part["predicted_low"].le(part["saved"]) & part["saved"].le(part["predicted_high"])
         held = f"{holds.mean():.0%}" if edit == "repair" else "-"
         yield (
-            f"| {machine} | {edit} | {len(part)} "
+            f"| {machine} | {edit} | {part['name'].nunique()} | {len(part)} "
             f"| {decided['is_right'].sum()} of {len(decided)} | {wrong.sum()} "
-            f"| {1 - len(decided) / len(part):.0%} | {held} |"
+            f"| {part['state'].isin(('unclear', 'not comparable')).mean():.0%} | {held} |"
         )
 
 
