@@ -398,8 +398,9 @@ def _called(source: str, *, enters: bool) -> str:
                 what = found.items[0].context_expr
             if isinstance(what, ast.Call) and not enters:
                 return ast.unparse(what.func)
-            is_name = isinstance(what, ast.Name | ast.Attribute | ast.Call)
-            return f"with {ast.unparse(what)}" if is_name else ""
+            if isinstance(what, ast.Name | ast.Attribute | ast.Call):
+                return f"with {ast.unparse(what)}"
+            break
     return ""
 
 

@@ -259,7 +259,7 @@ def test_an_error_inside_ends_the_samples_with_a_note(tmp_path, capfd):
 class Unwritable(Sampler):
     """A sampler whose samples cannot be told."""
 
-    def _parts(self, base_time_ns: int) -> Iterator[str]:
+    def _parts(self, _: int) -> Iterator[str]:
         yield ',"stackFrames": {'
         raise ZeroDivisionError("planted")
 
