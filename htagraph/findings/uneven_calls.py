@@ -71,7 +71,7 @@ def uneven_calls(dag: Dag, window: Window, attributed: pd.DataFrame) -> str:
         }
     )[step >= 0]
     found = (_MATTERS * window.dur_ns, "")
-    for (name, _), each in calls.groupby(["name", "within"]):
+    for _, each in calls.groupby(["name", "within"]):
         n = len(each) // len(steps)
         n_in_step = np.bincount(each["step"], minlength=len(steps))
         n_callers = len(each[["step", "caller"]].drop_duplicates())
@@ -85,7 +85,8 @@ def uneven_calls(dag: Dag, window: Window, attributed: pd.DataFrame) -> str:
         is_one = 0 < each_ns.max() <= _TIMES * each_ns.min() and (work_ns[:, place] >= most).all()
         more_ns = float((work_ns[:, place] - usual).sum())
         if is_one and more_ns >= found[0]:
-            function, where = function_and_place(events.symbols.texts[int(name)])
+            name = events.symbols.texts[each["name"].iloc[0]]
+            function, where = function_and_place(name)
             of = f"{name_label(function)} ({where})" if where else name_label(function)
             times = np.median(work_ns[:, place]) / np.median(usual)
             said = f"Call {place + 1} of {n} of {of} takes {times:.1f} times as long as the others"

@@ -114,8 +114,8 @@ def too_little(attributed_time: pd.DataFrame, n_events: int, *, has_device: bool
         f"{human_count(n_events, 'event')}, no device work, and "
         f"{human_duration(known_ns)} of {human_duration(whole_ns)} in operators, calls or ranges "
         "of the program. Capture whole steps: profile around the training loop, with "
-        "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA), and "
-        "with_stack=True for Python code."
+        "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA); htagraph.profile "
+        "does, and samples Python code."
     )
 
 

@@ -115,7 +115,7 @@ repositories.
 def is_users_range(dag: Dag) -> Bools:
     """Whether each event is a host range that the program named."""
     events = dag.events
-    is_users = (events.kind == EventKind.ANNOTATION) & ~events.searched(_NOT_USERS)
+    is_users: Bools = (events.kind == EventKind.ANNOTATION) & ~events.searched(_NOT_USERS)
     is_users[step_events(events)[0]] = False
     return is_users
 
