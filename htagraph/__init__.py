@@ -49,6 +49,9 @@ if TYPE_CHECKING:  # for type checkers, which read no tables: `as` makes a name 
     from htagraph.replay.host_code import code as code
     from htagraph.reports import plots as plots
     from htagraph.reports.job_summary import JobSummary as JobSummary
+    from htagraph.reports.kept_runs import KeptRun as KeptRun
+    from htagraph.reports.kept_runs import KeptRuns as KeptRuns
+    from htagraph.reports.kept_runs import scalars as scalars
     from htagraph.reports.page import write_page as write_page
     from htagraph.reports.report import Report as Report
     from htagraph.reports.report import report as report
@@ -96,6 +99,7 @@ _NAMES = {
     "replay.host_changes": "graphed prefetch",
     "replay.host_code": "code",
     "reports.job_summary": "JobSummary",
+    "reports.kept_runs": "KeptRun KeptRuns scalars",
     "reports.page": "write_page",
     "reports.report": "Report report",
     "reports.summary": "Summary",

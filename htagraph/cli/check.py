@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Executor
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,14 +13,23 @@ from rich.console import Console
 
 from htagraph.cli import options
 from htagraph.cli.console import output, print_notes, print_sentence, shown_progress
-from htagraph.cli.inputs import executor_of, loaded_run
+from htagraph.cli.inputs import Source, executor_of, loaded_run
 from htagraph.cli.options import duration_of, share_of
 from htagraph.cli.tables import print_titled
 from htagraph.comparison.limits import Check, Limits, State, check_run
+from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import one_of
 from htagraph.model.progress import begin_stage
 from htagraph.model.settings import DATA_LOADING, project_settings
-from htagraph.reports.gate import check_document, limits_table, markdown_check, shown_diff
+from htagraph.reports.gate import (
+    check_block,
+    check_document,
+    limits_table,
+    markdown_check,
+    shown_diff,
+)
+from htagraph.reports.markdown import write_step_summary
+from htagraph.run.compiled import LoadOptions
 from htagraph.writers.output_file import write_text
 
 KEYS = ("max-step", "max-exposed", "max-idle", "max-unknown", "baseline", "fail-above",
@@ -126,6 +136,7 @@ def check(
     out: Annotated[
         Path | None, typer.Option(help="Also write Markdown, for a pull request.")
     ] = None,
+    keep: options.Keep = None,
     workers: options.Workers = 0,
     infer: options.Infer = True,
     quiet: options.Quiet = False,
@@ -152,15 +163,33 @@ def check(
             if "baseline" in asked
             else None
         )
-        run = loaded_run(trace, window, rank=rank, executor=executor, infer=infer)
+        if keep is None:
+            run = loaded_run(trace, window, rank=rank, executor=executor, infer=infer)
+        else:
+            run = _kept(Source.of(trace, rank), window, keep, executor, infer=infer)
         begin_stage("Checking")
         found = check_run(
             run, limits, baseline=earlier, is_step=bool(window), accept_damage=accepted
         )
     if out is not None:
         write_text(out, markdown_check(found))
+    write_step_summary(check_block(found))
     _print(output(), found, form)
     end_with(found)
+
+
+def _kept(
+    source: Source, window: str, folder: Path, executor: Executor | None, *, infer: bool
+) -> RunProfile:
+    """The profile of a run, which is kept with what limits it."""
+    # Deferred: a check needs no verdict.
+    from htagraph.cli.report import keep_run, summary_of  # noqa: PLC0415
+    from htagraph.reports.json_document import summary_profile  # noqa: PLC0415
+
+    found = source.opened(reading=LoadOptions(stacks=None, infer=infer), executor=executor)
+    summary = summary_of(found, window, source.name, has_page=False)
+    keep_run(summary, folder, "check")
+    return summary_profile(summary)
 
 
 def _limits(asked: dict[str, str]) -> Limits:

@@ -91,6 +91,15 @@ Columns = Annotated[
         "--columns", metavar="NAME,…", help="Columns to print, in this order; `all` for all."
     ),
 ]
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep",
+        metavar="FOLDER",
+        help="Also keep the run in FOLDER/.htagraph, for `htagraph history`.",
+        show_default=False,
+    ),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the answer only, without progress and notices.")
 ]

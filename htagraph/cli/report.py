@@ -42,6 +42,7 @@ from htagraph.readers.memory_need import free_bytes, needed_bytes
 from htagraph.reports.markdown import (
     job_tables,
     losses_in_words,
+    markdown_block,
     next_question,
     seems_busier,
     use_in_words,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
     from htagraph.job.job import Job
     from htagraph.reports.job_summary import JobSummary
+    from htagraph.reports.kept_runs import KeptBy
 
 _N_TOP = 6
 """Chosen: operators and names that a report lists."""
@@ -84,6 +86,16 @@ def report(
             "--json", metavar="FILE", help="Also write the report as JSON; - prints only the JSON."
         ),
     ] = "",
+    line: Annotated[
+        bool, typer.Option("--line", help="Only print the run in one line of under 120 characters.")
+    ] = False,
+    block: Annotated[
+        bool,
+        typer.Option(
+            "--block", help="Only print Markdown of at most 25 lines, for a pull request or Slack."
+        ),
+    ] = False,
+    keep: options.Keep = None,
     files: Annotated[
         bool, typer.Option("--files/--no-files", help="Write files, or only print.")
     ] = True,
@@ -109,10 +121,9 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Find what limits a run and what to try first. A folder is a job, one trace per rank."""
-    if not files and (out is not None or open_page):
-        raise QueryError(
-            "--no-files conflicts with --out and --open.", hint="leave out one of them."
-        )
+    has_files, is_short = out is not None or open_page, line or block
+    _check_options(files=files, has_files=has_files, is_short=is_short, has_json=bool(json_file))
+    files = files and not is_short
     source = given(paths, rank, capture, beside)
     captures = source.captures
     if len(captures) > 1 and (out is not None or json_file):
@@ -121,7 +132,6 @@ def report(
         )
     reading = LoadOptions(stacks=stacks, infer=infer)
     if not window and not source.is_job and is_too_large(file := source.file(captures[-1])):
-        has_files = out is not None or open_page
         _report_parts(file, json_file, reading, has_files=has_files, quiet=quiet)
         return
     for number in captures:
@@ -133,7 +143,11 @@ def report(
                 if out is not None:
                     origin.check(out)
                 found = source.opened(number, reading, window, executor)
-                summary = _summary(found, window, source.name, has_page=files)
+                summary = summary_of(found, window, source.name, has_page=files)
+                keep_run(summary, keep, "report")
+            if is_short:
+                output().file.write(_in_short(summary, line=line))
+                continue
             if json_file != "-":
                 _print(summary, tables=tables, quiet=quiet)
             written: dict[str, Path] = {}
@@ -150,6 +164,18 @@ def report(
             _print_next(summary, written, source, window, tables=tables, quiet=quiet)
         if open_page:
             _open(written)
+
+
+def _check_options(*, files: bool, has_files: bool, is_short: bool, has_json: bool) -> None:
+    """Refuse options that contradict each other."""
+    if not files and has_files:
+        raise QueryError(
+            "--no-files conflicts with --out and --open.", hint="leave out one of them."
+        )
+    if is_short and (has_files or has_json):
+        raise QueryError(
+            "--line and --block write no files.", hint="leave out --out, --open and --json."
+        )
 
 
 def _report_parts(
@@ -202,7 +228,7 @@ def _report_parts(
     aside.print(f"\nOne step with all files: {step}", style="dim", markup=False)
 
 
-def _summary(
+def summary_of(
     found: Compiled | Job, window: str, name: str, *, has_page: bool
 ) -> Summary | JobSummary:
     """What limits a trace or a job."""
@@ -222,6 +248,25 @@ def _summary(
     begin_stage("Finding what limits it")
     _ = summary.verdict
     return summary
+
+
+def keep_run(summary: Summary | JobSummary, folder: Path | None, source: KeptBy) -> None:
+    """Keep a run for `htagraph history`, if there is a folder for it."""
+    if folder is None:
+        return
+    from htagraph.reports.kept_runs import KeptRuns  # noqa: PLC0415  deferred: only to keep runs
+
+    begin_stage("Keeping the run")
+    KeptRuns(folder).keep(summary, source)
+
+
+def _in_short(summary: Summary | JobSummary, *, line: bool) -> str:
+    """A report as one line, or as a block of Markdown."""
+    if not line:
+        return markdown_block(summary)
+    from htagraph.reports.kept_runs import row_of  # noqa: PLC0415  deferred: compares, too
+
+    return f"{row_of(summary).line}\n"
 
 
 def _print(summary: Summary | JobSummary, *, tables: bool, quiet: bool) -> None:

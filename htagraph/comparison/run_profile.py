@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -16,7 +17,7 @@ import pandas as pd
 
 from htagraph.errors import GraphError, TraceFormatError
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.byte_stream import first_bytes
+from htagraph.readers.byte_stream import GZIP_MAGIC, GZIP_WINDOW, first_bytes
 from htagraph.writers.output_file import write_text
 
 OTHER = "(other)"
@@ -48,6 +49,9 @@ _VERSION = 1
 """Of a stored profile; changes whenever a number changes its meaning."""
 
 _SCHEMA = b'"schema": "htagraph.'
+
+_UNREADABLE = (OSError, ValueError, TypeError, KeyError, RecursionError, GraphError, zlib.error)
+"""Errors of reading what may be anything."""
 
 
 @dataclass(frozen=True)
@@ -320,7 +324,7 @@ class RunProfile:
             document = json.loads(_content(Path(path)), parse_int=_integer)
             json.dumps(document, ensure_ascii=False).encode()  # raises on half a surrogate pair
             return msgspec.convert(_of_this_version(document["profile"]), cls)
-        except (OSError, ValueError, TypeError, KeyError, RecursionError, GraphError) as exc:
+        except _UNREADABLE as exc:
             said = "it has no profile" if isinstance(exc, KeyError) else str(exc)
             raise TraceFormatError(f"not a baseline: {said}.", path=path, hint=hint) from exc
 
@@ -346,9 +350,11 @@ def _integer(digits: str) -> int:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, up to the limit."""
+    """The bytes of a file, unpacked, up to the limit."""
     with path.open("rb") as file:
         content = file.read(_MOST_BYTES + 1)
+    if content.startswith(GZIP_MAGIC):
+        content = zlib.decompressobj(GZIP_WINDOW).decompress(content, _MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
         raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
     return content

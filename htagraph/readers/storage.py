@@ -188,10 +188,19 @@ def not_found(path: Path) -> TraceNotFoundError:
     return TraceNotFoundError("no such file or folder.", path=path, hint=meant + "check the path.")
 
 
+def _is_hidden(path: Path) -> bool:
+    """Whether a folder of a path is hidden."""
+    return any(part.startswith(".") for part in path.parts[:-1])
+
+
 def files_within(folder: Path) -> list[Path]:
-    """The files of a folder and its subfolders, by name, with what is no regular file."""
+    """The files of a folder and its subfolders, by name, with what is no regular file.
+
+    Those of hidden subfolders are left out, as a shell does.
+    """
     if not is_remote(folder):
-        return [_on_disk(path) for path in sorted(folder.rglob("*")) if not path.is_dir()]
+        inside = (path for path in sorted(folder.rglob("*")) if not path.is_dir())
+        return [_on_disk(path) for path in inside if not _is_hidden(path.relative_to(folder))]
     _, root = _store(folder)
     return _below(folder, root, _request(folder, "find"))
 

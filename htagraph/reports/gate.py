@@ -13,7 +13,7 @@ from htagraph.comparison.limits import NAMES, RESULTS, Check
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.model.kinds import bound_in_words
 from htagraph.reports.json_document import records
-from htagraph.reports.markdown import escaped, markdown_table
+from htagraph.reports.markdown import block, escaped, markdown_table
 from htagraph.writers.cells import human_frame
 
 CHECK_SCHEMA = "htagraph.check"
@@ -82,6 +82,11 @@ def _details(title: str, body: str) -> str:
 
 def markdown_diff(found: RunDiff) -> str:
     """What changed, as Markdown: the path by bound, and what can be opened."""
+    return "\n\n".join(_diff_parts(found)) + "\n"
+
+
+def _diff_parts(found: RunDiff) -> list[str]:
+    """Its parts, the most important first."""
     tables = (
         ("Critical path by operator", found.critical_path(by="op"), False),
         ("Kernels", found.kernels(), True),
@@ -101,19 +106,26 @@ def markdown_diff(found: RunDiff) -> str:
         for title, frame, calls in tables
         if len(frame)
     ]
-    parts.append(_details("What is compared", "\n".join(f"- {escaped(s)}" for s in found.notes)))
-    return "\n\n".join(parts) + "\n"
+    return [*parts, _details("What is compared", "\n".join(f"- {escaped(s)}" for s in found.notes))]
 
 
 def markdown_check(check: Check) -> str:
     """A check as a comment on a pull request: the verdict, the limits, and what changed."""
+    return "\n\n".join(_check_parts(check)) + "\n"
+
+
+def check_block(check: Check) -> str:
+    """The same in at most 25 lines, without what can be opened."""
+    return block(part for part in _check_parts(check) if not part.startswith("<details>"))
+
+
+def _check_parts(check: Check) -> list[str]:
     limits = limits_table(check)
-    parts = [
+    return [
         f"### htagraph: {escaped(check.verdict())}",
         *([markdown_table(limits)] if len(limits) else []),
-        markdown_diff(check.diff) if check.diff else "\n\n".join(map(escaped, check.notes)),
+        *(_diff_parts(check.diff) if check.diff else map(escaped, check.notes)),
     ]
-    return "\n\n".join(parts).rstrip() + "\n"
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

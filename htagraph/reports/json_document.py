@@ -76,6 +76,7 @@ import pandas as pd
 
 from htagraph.comparison.job_profiling import job_profile
 from htagraph.comparison.profiling import graph_profile
+from htagraph.comparison.run_profile import RunProfile
 from htagraph.explain.self_time import replay_time
 from htagraph.findings.window_bounds import replay_bound
 from htagraph.job.path import JobPath
@@ -146,6 +147,13 @@ def _files(files: Mapping[str, Path] | None) -> dict[str, str]:
     return {what: str(file) for what, file in (files or {}).items()}
 
 
+def summary_profile(summary: Summary | JobSummary) -> RunProfile:
+    """The profile of what a summary is of."""
+    if isinstance(summary, JobSummary):
+        return job_profile(summary.job, name=summary.name)
+    return graph_profile(summary.graph, name=summary.name, world_size=summary.world_size)
+
+
 def json_document(
     summary: Summary | JobSummary, files: Mapping[str, Path] | None = None
 ) -> dict[str, Any]:
@@ -190,9 +198,7 @@ def json_document(
         "repairs": records(trace.repairs),
         "skipped": dict(trace.skipped),
         "files": _files(files),
-        "profile": graph_profile(
-            summary.graph, name=summary.name, world_size=summary.world_size
-        ).document(),
+        "profile": summary_profile(summary).document(),
     }
 
 
@@ -224,5 +230,5 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
         "utilization": records(summary.used),
         "weak_checks": records(summary.weak_checks),
         "files": _files(files),
-        "profile": job_profile(job, name=summary.name).document(),
+        "profile": summary_profile(summary).document(),
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -16,6 +18,7 @@ from htagraph.replay.change_options import options_of
 from htagraph.replay.changes import without
 from htagraph.reports.summary import ALONE, Summary
 from htagraph.writers.cells import human_frame
+from htagraph.writers.output_file import append_text
 
 if TYPE_CHECKING:
     from htagraph.reports.job_summary import JobSummary
@@ -102,6 +105,8 @@ _TOP = 10
 """Rows of a table of groups: chosen, as the page has all."""
 _MAX_STEPS = 20
 """Steps listed: chosen."""
+_MOST_LINES = 25
+"""Lines of a block: chosen, as more is no summary. Pinned by `test_kept_runs.py`."""
 _MAX_ROWS = 64
 """Rows of a table of a job, which has one per rank: chosen."""
 _ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
@@ -201,6 +206,27 @@ def markdown_summary(summary: Summary | JobSummary) -> str:
         shown = human_frame(summary.harmless_repairs.drop(columns="damage"))
         parts += ["## Repairs of the file", markdown_table(shown)]
     return "\n\n".join(parts) + "\n"
+
+
+def block(parts: Iterable[str]) -> str:
+    """Parts of a Markdown page until 25 lines are full, for a pull request, a summary or Slack."""
+    kept: list[str] = []
+    for part in parts:
+        if "\n\n".join([*kept, part]).count("\n") >= _MOST_LINES:
+            break
+        kept.append(part)
+    return "\n\n".join(kept) + "\n"
+
+
+def markdown_block(summary: Summary | JobSummary) -> str:
+    """The first screen of a report as at most 25 lines of Markdown."""
+    return block(_head(summary))
+
+
+def write_step_summary(text: str) -> None:
+    """Append Markdown to the summary of a step of GitHub Actions, if this is one."""
+    if file := os.environ.get("GITHUB_STEP_SUMMARY"):
+        append_text(file, f"{text}\n")
 
 
 def job_tables(summary: JobSummary) -> list[tuple[str, pd.DataFrame]]:

@@ -18,6 +18,13 @@ from typing import BinaryIO, cast
 from htagraph.errors import OutputError
 from htagraph.model.progress import counted
 
+if sys.platform != "win32":  # no locks there: folders of killed processes stay
+    import fcntl
+
+_LONGEST_LINE = 1 << 20
+"""Bytes at the end of a file in which the last line that was not finished begins: chosen. Lines
+have a few kilobytes."""
+
 _GZIP_LEVEL = 2
 """Compression of ``.gz`` files (chosen): fast, for files of gigabytes."""
 
@@ -76,15 +83,19 @@ def output_file(out: str | Path, *, is_shared: bool = False) -> Iterator[BinaryI
     except OSError as exc:
         if isinstance(exc, OutputError):
             raise
-        raise OutputError(
-            f"cannot be written: {exc.strerror or exc}.",
-            path=path,
-            hint="check the free space and the permissions of the folder.",
-        ) from exc
+        raise _unwritable(path, exc) from exc
     finally:
         with suppress(OSError):
             remove()
         atexit.unregister(remove)
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"cannot be written: {error.strerror or error}.",
+        path=path,
+        hint="check the free space and the permissions of the folder.",
+    )
 
 
 def new_folder(folder: Path, *, hint: str = "choose another folder (--out).") -> None:
@@ -108,6 +119,35 @@ def write_text(path: str | Path, text: str) -> None:
         file.write(text.encode("utf-8", "replace"))
 
 
+def append_text(path: str | Path, text: str) -> None:
+    """Append to a file that others write, too."""
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as exc:
+        raise _unwritable(Path(path), exc) from exc
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file, and have it on the disk; what a killed writer left of one goes.
+
+    Several processes may append at once, where the file system has locks.
+    """
+    try:
+        with path.open("ab+") as file:
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX)
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(end - _LONGEST_LINE, 0))
+            tail = file.read()
+            file.truncate(end - len(tail) + tail.rfind(b"\n") + 1)
+            file.write(line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as exc:
+        raise _unwritable(path, exc) from exc
+
+
 def write_joined(out: str | Path, parts: Iterable[Callable[[Path], object]]) -> Path:
     """Write a file as the concatenation of its parts, each written by a call with a path."""
     target = Path(out)
@@ -122,9 +162,6 @@ def write_joined(out: str | Path, parts: Iterable[Callable[[Path], object]]) -> 
                 shutil.copyfileobj(source, file)
     return target
 
-
-if sys.platform != "win32":  # folders of killed processes stay there
-    import fcntl
 
 _PREFIX = "htagraph-"
 _IN_USE = ".in-use"
