@@ -130,13 +130,13 @@ class KeptRun:
         said = [self.error]
         if self.step_ns is not None:
             step = human_duration(self.step_ns) + (" a step" if self.unit == "step" else "")
-            said = [step, self.first, *(["damaged"] if self.damage else []), self._moved]
+            said = [step, self.first, *(["damaged"] if self.damage else []), self.moved]
         told = " · ".join(filter(None, said))
         told = told[: LINE_WIDTH - _LEAST_NAME - 2]
         return f"{name_label(self.name, width=LINE_WIDTH - len(told) - 2)}: {told}"
 
     @property
-    def _moved(self) -> str:
+    def moved(self) -> str:
         """The change against the run before it, in a few words; empty for none before it."""
         if self.change_share is None:
             return ""
