@@ -1,14 +1,15 @@
 """History: the runs that are kept in a folder, and where their step time changed, of which commits.
 
 A series is what was comparable in turn. Its levels are those of `htagraph.arrays.change_points`,
-which must differ by 1%, as two runs must. Each change is told by the comparison of two runs, the
-median one of each level: so it says whether all parts moved by one factor, which is the machine.
+which must differ by 1%, as two runs must. Typical runs of both levels are compared: they tell
+whether all parts moved by one factor, which is the machine.
 """
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.arrays.change_points import change_points
+from htagraph.comparison.causes import all_alike, has_same_calls
 from htagraph.comparison.run_diff import LEAST_CHANGE, RunDiff
 from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import QueryError, TraceFormatError
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
 
 _N_COMMITS = 3
 """Commits that are named: chosen, for one row of a table. `n_commits` counts all."""
+
+_N_PAIRS = 9
+"""Pairs of runs that are compared for a change: chosen, as their mean varies by a third of one."""
+
+_TIMES = ["before_ns", "after_ns", "noise_ns"]
 
 _CLEARLY = 2.0
 """Deviations from the other level from which on a run is clearly not of it: chosen, as 1 of 40 runs
@@ -105,7 +112,7 @@ class History:
                 continue
             last, first = _clearly(step_ns, before, after)
             cause, cause_ns = self._cause(rows[before], rows[after])
-            by, said = self._compared(_median(rows[before]), _median(rows[after]))
+            by, said = self._compared(rows[before], rows[after])
             commits = self._commits(rows[last].commit, rows[first].commit)
             more = [f"{len(commits) - _N_COMMITS:,} more"] if len(commits) > _N_COMMITS else []
             yield {
@@ -131,15 +138,27 @@ class History:
         more_ns = (medians[1] - medians[0]).sort_values(key=np.abs, ascending=False, kind="stable")
         return (str(more_ns.index[0]), round(more_ns.iloc[0])) if len(more_ns) else ("", 0)
 
-    def _compared(self, before: KeptRun, after: KeptRun) -> tuple[str, str]:
-        """Whether it is the code, and what two runs say of it."""
-        try:
-            runs = [RunProfile.read(self.kept.profile_file(row.key)) for row in (before, after)]
-        except TraceFormatError:  # removed, or of another version
+    def _compared(self, before: list[KeptRun], after: list[KeptRun]) -> tuple[str, str]:
+        """Whether it is the code or the machine, by typical runs of both levels; and one of them.
+
+        The machine, if all parts moved by one factor. Over several pairs chance moves them less
+        than over one.
+        """
+        found = []
+        for pair in zip(_typical(before), _typical(after), strict=False):
+            with suppress(TraceFormatError):  # removed, or of another version
+                found.append(
+                    RunDiff(*(RunProfile.read(self.kept.profile_file(row.key)) for row in pair))
+                )
+        if not found:
             return "unclear", ""
-        found = RunDiff(*runs)
-        by = "machine" if found.doubt else "code" if found.is_change else "unclear"
-        return by, found.verdict()
+        parts = pd.concat([one.critical_path(by="name") for one in found])
+        sums = parts.groupby(["bound", "name"], sort=False)[_TIMES].sum() / len(found)
+        sums["noise_ns"] /= np.sqrt(len(found))
+        if has_same_calls(found[0].ops()) and (alike := all_alike(sums.reset_index())):
+            return "machine", f"{alike.in_words[0].upper()}{alike.in_words[1:]}."
+        said = [one.verdict() for one in found if one.is_change]
+        return ("code", said[0]) if 2 * len(said) > len(found) else ("unclear", found[0].verdict())
 
     def _commits(self, before: str, after: str) -> list[str]:
         """The commits from one to another, the first one first; none if git cannot tell."""
@@ -222,9 +241,12 @@ def history(folder: str | Path, *, last: int = 500) -> History:
     return History(kept, tuple(rows[-last:]))
 
 
-def _median(rows: list[KeptRun]) -> KeptRun:
-    """The run whose steps take as long as the median of all."""
-    return sorted(rows, key=lambda row: row.typical_step_ns or 0)[len(rows) // 2]
+def _typical(rows: list[KeptRun]) -> list[KeptRun]:
+    """Some runs of a level, the one whose steps take as long as the median first."""
+    steps_ns = [row.typical_step_ns or 0 for row in rows]
+    median_ns = float(np.median(steps_ns))
+    far = np.abs(np.array(steps_ns) - median_ns).argsort(kind="stable")
+    return [rows[row] for row in far[:_N_PAIRS]]
 
 
 def _clearly(step_ns: F64, before: slice, after: slice) -> tuple[int, int]:
