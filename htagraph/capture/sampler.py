@@ -54,8 +54,9 @@ _COLUMNS = 8
 """Of a run: thread, stack, time of the first and last sample, how late the first one was, CPU clock
 of the thread at both, and how many samples."""
 
-_GC_DEADLOCKS = sys.version_info < (3, 12)
-"""Whether reading stacks may collect garbage, and so wait for itself (python/cpython#106883)."""
+_GC_BREAKS = sys.version_info < (3, 12)
+"""Whether reading any frame may collect garbage: then others run on, and what is read is gone (the
+process crashes), or it waits for itself (python/cpython#106883)."""
 
 _SEARCHED = 1 << 20
 """Bytes at each end of a trace that are searched for its base time (chosen)."""
@@ -158,7 +159,7 @@ class Sampler:
     def _sample(self) -> None:
         """Take samples until stopped, or until there is no room for more."""
         own, interval_ns = threading.get_ident(), max(round(self.interval_ms * 1e6), 1)
-        planned = time.monotonic_ns()
+        planned, cost_ns = time.monotonic_ns(), interval_ns // _PARTS
         while True:
             time.sleep(max(planned - time.monotonic_ns(), 0) / 1e9)
             if self._is_stopped:  # meanwhile: this would see how the profiler stops
@@ -168,34 +169,27 @@ class Sampler:
             is_short = sys.getswitchinterval() == self._short_s
             if is_short:
                 sys.setswitchinterval(self._switch_s)
+            self._is_gc_off = _GC_BREAKS and gc.isenabled()
+            if self._is_gc_off:
+                gc.disable()
             try:
                 self._take(own, max(began - planned, 0))
             finally:
+                if self._is_gc_off:
+                    gc.enable()
+                self._is_gc_off = False
                 if is_short:
                     sys.setswitchinterval(self._short_s)
             self.n_samples += 1
             # By its CPU clock: after each sample that was interrupted, there would be a gap.
             used_ns = time.thread_time_ns() - used_ns
+            # One that took long met threads, or collected garbage, as others would have done.
+            cost_ns = min(used_ns, 2 * cost_ns)
             missed = (time.monotonic_ns() - planned) // interval_ns
-            planned = max(planned + (missed + 1) * interval_ns, began + _PARTS * used_ns)
+            planned = max(planned + (missed + 1) * interval_ns, began + _PARTS * cost_ns)
             if len(self._runs) > _COLUMNS * _MOST_RUNS or self._n_frames > _MOST_FRAMES:
                 self.note = "sampling ended early: the stacks changed too often to keep them all"
                 return
-
-    def _frames(self) -> dict[int, Any]:
-        """What each thread runs; no garbage is collected meanwhile if that may deadlock."""
-        self._is_gc_off = _GC_DEADLOCKS and gc.isenabled()
-        if self._is_gc_off:
-            gc.disable()
-        try:
-            frames = sys._current_frames()  # noqa: SLF001  there is no other way
-            if not frames.keys() <= self._threads.keys():
-                self._meet(frames)
-            return frames
-        finally:
-            if self._is_gc_off:
-                gc.enable()
-            self._is_gc_off = False
 
     def _meet(self, frames: dict[int, Any]) -> None:
         """Learn the native ids, clocks and names of threads; on Linux a clock tells its thread."""
@@ -212,7 +206,9 @@ class Sampler:
 
     def _take(self, own: int, late_ns: int) -> None:
         """Take one sample of all threads but the sampler's."""
-        frames, now = self._frames(), time.time_ns()
+        frames, now = sys._current_frames(), time.time_ns()  # noqa: SLF001  there is no other way
+        if not frames.keys() <= self._threads.keys():
+            self._meet(frames)
         for ident in self._open.keys() - frames.keys():
             self._end(ident)
         for ident, frame in frames.items():
@@ -297,6 +293,7 @@ class Sampler:
         """Yield the end of the trace."""
         tree = _Tree(self._codes)
         nodes = [tree.node(stack) for stack in self._stacks]
+        enters = [tree.enters(stack) for stack in self._stacks]
         yield ',\n"stackFrames": {' + ",\n".join(tree.written) + '},\n"samples": ['
         rows = sorted(row for row in self._rows() if row[0] >= base_time_ns)
         for number, (at, last, run) in enumerate(rows):
@@ -305,6 +302,7 @@ class Sampler:
             found = {
                 "sf": nodes[stack] if stack >= 0 else -1,
                 "late": late_ns // 1000 if not last else 0,
+                "enters": int(stack >= 0 and enters[stack]),
                 "weight": n - 1 if last else 0,
                 "cpu_us": cpu_ns[last] // 1000,
             }
@@ -342,6 +340,12 @@ class _Tree:
             node = self._below(node, code, line)
             line, name = self._call(code, place)
         return self._below(node, f"<{name}>", line) if name else node
+
+    def enters(self, stack: tuple[int, ...]) -> bool:
+        """Whether the innermost frame has only begun, so that who held the GIL ran before it."""
+        n = len(stack) // 2
+        at = stack[n]
+        return at < 0 or dis.opname[self._codes[stack[0]].co_code[at]] == "RESUME"
 
     def _below(self, parent: int, what: int | str, line: int) -> int:
         key = parent, what, line

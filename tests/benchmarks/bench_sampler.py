@@ -2,18 +2,22 @@
 
 Run ``python -m tests.benchmarks.bench_sampler`` where torch is; of htagraph it needs only the
 sampler. Three workloads, each recorded plain, sampled and with stacks in turn, in another order in
-each block. Ratios are of recordings of one block, so that what else the machine does cancels out.
+each block. Ratios are of recordings of one block, so that what else the machine does cancels out;
+a step counts while the main thread has a core (wall minus run delay, on Linux).
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import sys
 import tempfile
+import threading
 import time
 import zlib
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -26,7 +30,9 @@ MODES = ("plain", "sampled", "with_stack")
 WARM_UP = 5  # Steps before anything is measured
 FEWEST = 8  # Blocks
 LARGEST = 5_000_000  # Bytes of a plain trace: with stacks it is many times as large, and slow
-MOST_STEPS = 40
+MOST_STEPS = 100
+FIRST = 2  # Steps of a recording that are not measured: the profiler sets up
+SLOWEST = 10  # One step in so many is not measured: another program had the core
 
 Step = Callable[[], None]
 
@@ -82,6 +88,13 @@ WORKLOADS = {
 }
 
 
+def waited_ns() -> int:
+    """How long this thread was ready and had no core, since it began."""
+    return int(
+        Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text().split()[1]
+    )
+
+
 def recorded(step: Step, mode: str, n_steps: int, file: Path) -> tuple[float, int, float]:
     """Seconds a step of a recording, compressed bytes of its file, and samples a second."""
     sampler = Sampler() if mode == "sampled" else None
@@ -89,22 +102,27 @@ def recorded(step: Step, mode: str, n_steps: int, file: Path) -> tuple[float, in
     on_gpu = torch.cuda.is_initialized()
     if on_gpu:
         activities.append(ProfilerActivity.CUDA)
+    gc.collect()  # Else what the recording before left is collected in a sampled one, 30 ms
     with profile(activities=activities, with_stack=mode == "with_stack") as profiler:
         if sampler is not None:
             sampler.start()
-        began = time.perf_counter()
-        for _ in range(n_steps):
+        clock = [time.perf_counter_ns() - waited_ns()]
+        for _ in range(FIRST + n_steps):
             step()
-        if on_gpu:
-            torch.cuda.synchronize()
-        took = time.perf_counter() - began
+            if on_gpu:
+                torch.cuda.synchronize()
+            clock.append(time.perf_counter_ns() - waited_ns())
+        took = (clock[-1] - clock[0]) / 1e9
         if sampler is not None:
             sampler.stop()
     profiler.export_chrome_trace(str(file))
     if sampler is not None:
         sampler.write_into(file)
     packed = len(zlib.compress(file.read_bytes(), 1))
-    return took / n_steps, packed, sampler.n_samples / took if sampler is not None else 0.0
+    steps = sorted(end - start for start, end in pairwise(clock[FIRST:]))
+    steps = steps[: -(n_steps // SLOWEST) or None]
+    rate = sampler.n_samples / took if sampler is not None else 0.0
+    return statistics.mean(steps) / 1e9, packed, rate
 
 
 def n_steps_of(step: Step, seconds: float, file: Path) -> int:

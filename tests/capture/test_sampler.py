@@ -234,6 +234,47 @@ def test_a_forked_process_is_not_sampled_and_its_parent_is():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+GARBAGE = """
+import gc, threading, time
+from htagraph.capture import sampler
+sampler._PARTS = 2
+end = time.monotonic() + 10
+
+class Late:
+    def __del__(self):
+        time.sleep(0)  # Lets others run
+
+def deep(n):
+    garbage = Late()
+    garbage.itself = garbage
+    return deep(n - 1) + 1 if n else len([{} for _ in range(20)])
+
+def works():
+    while time.monotonic() < end:
+        sum(map(deep, range(17)))
+
+gc.set_threshold(50, 3, 3)
+sampled = sampler.Sampler(0.05)
+sampled.start()
+threads = [threading.Thread(target=works) for _ in range(3)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+sampled.stop()
+assert sampled.n_samples > 100 and not sampled.note
+"""
+
+
+@pytest.mark.slow
+def test_garbage_that_is_collected_meanwhile_neither_ends_nor_blocks_the_process():
+    """On 3.11, a process died by a signal, or waited for ever, if reading a frame collected it."""
+    command = [sys.executable, "-c", GARBAGE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 class Broken(Sampler):
     """A sampler with an error inside, in its third sample."""
 
@@ -254,6 +295,27 @@ def test_an_error_inside_ends_the_samples_with_a_note(tmp_path, capfd):
     assert file["sampler"]["note"] == "sampling ended early: ZeroDivisionError('planted')"
     assert len(file["samples"]) > 0
     assert capfd.readouterr().err == ""
+
+
+class Collecting(Sampler):
+    """A sampler that collects garbage in its third sample, for a tenth of a second."""
+
+    def _take(self, own: int, late_ns: int) -> None:
+        end = time.thread_time() + 0.1 * (self.n_samples == 2)
+        super()._take(own, late_ns)
+        while time.thread_time() < end:
+            pass
+
+
+@pytest.mark.slow
+def test_one_sample_that_takes_long_does_not_stop_the_next_ones():
+    """Else there were none for three seconds."""
+    sampler = Collecting()
+    sampler.start()
+    computes(1.0)
+    sampler.stop()
+
+    assert sampler.n_samples > 20
 
 
 class Unwritable(Sampler):

@@ -103,6 +103,25 @@ def test_a_late_sample_was_due_before_what_held_it_up():
     assert rows(found)[1:] == [("load", 2000, 500), ("save", 2500, 9500)]
 
 
+def test_what_made_a_sample_late_ran_before_a_function_that_had_only_begun():
+    """`load` held the GIL, if `save` begins next to it; not if its caller is new, too."""
+    late = sample(12_000, SAVE, late=9000, enters=1)
+
+    assert rows(read_kineto(content([sample(2000, LOAD), late, sample(12_400, SAVE)])))[1:] == [
+        ("load", 2000, 10_000),
+        ("save", 12_000, 400),
+    ]
+    late = sample(12_000, STEP, late=9000)  # got control back
+    assert rows(read_kineto(content([sample(2000, LOAD), late, sample(12_400, STEP)])))[1:] == [
+        ("load", 2000, 10_000)
+    ]
+    late = sample(12_000, READ, late=9000, enters=1)
+    assert rows(read_kineto(content([sample(2000, SAVE), late])))[1:3] == [
+        ("save", 2000, 500),
+        ("load", 2500, 9500),
+    ]
+
+
 def test_a_row_may_stand_for_many_samples_and_a_thread_may_run_no_python():
     """The sampler writes the first and last of equal samples, and a row without a frame."""
     found = read_kineto(

@@ -1,11 +1,12 @@
 """Sampled stacks of a file (``stackFrames``, ``samples``) as rows of Python frames.
 
 Consecutive samples of a thread with a common prefix are one frame. Code changed somewhere between
-two samples: no operator runs then that belongs to either, and a late sample was due earlier::
+two samples: no operator runs then that belongs to either, and a late sample was due earlier; but if
+its function had only begun, or only got control back, then what made it late ran before::
 
-    samples     |      1         2         3      (late)->4
+    samples     |      1         2         3      (late)->4    (late)->5
     operators   |    [mm ]           [add]
-    frames      |[f            ][g                ][h
+    frames      |[f            ][g                ][h                 ][has only begun
                                middle of the end of `mm` and sample 2
 """
 
@@ -69,6 +70,7 @@ class _Samples(NamedTuple):
     lane: I64
     ts_ns: I64
     late_ns: I64
+    ends: Bools  # What made it late had just ended, and was called by what still runs
     frame: I64  # Innermost, -1 for a thread that runs no Python
     weight: I64
     cpu_ns: F64  # Clock of the thread, NaN if unknown
@@ -183,14 +185,27 @@ def _samples(listed: object, tree: _Tree, columns: Columns, pid: Id, log: Repair
     ts_ns = np.rint(ts_us[good] * 1e3).astype(np.int64)
     order = np.lexsort((ts_ns, lane))
     good = good[order]
+    lane, frame = lane[order], frame[good]
+    before, above = np.roll(frame, 1), gather(tree.parent, frame)
+    above = np.where(column("enters", 0)[good] > 0, above, frame)
     return _Samples(
-        lane[order],
+        lane,
         ts_ns[order],
         np.rint(late_us[good] * 1e3).astype(np.int64),
-        frame[good],
+        (lane == np.roll(lane, 1)) & (frame != before) & _is_below(before, above, tree),
+        frame,
         weight[good].astype(np.int64),
         column("cpu_us", np.nan)[good] * 1e3,
     )
+
+
+def _is_below(frame: I64, above: I64, tree: _Tree) -> Bools:
+    """Whether each frame is another one, or is called by it or by what that calls."""
+    depth = gather(tree.depth, above, 0)
+    while (deeper := gather(tree.depth, frame, 0) > depth).any():
+        frame = np.where(deeper, gather(tree.parent, frame), frame)
+    below: Bools = (frame == above) & (above >= 0)
+    return below
 
 
 def _lanes(threads: list[tuple[Id, Id]], columns: Columns) -> I64:
@@ -213,7 +228,7 @@ def _bounds(samples: _Samples, ops: _Ops, interval_ns: float) -> _Bounds:
     """Where code changed between samples, by the operators around; see the module."""
     lane, ts_ns, cpu_ns = samples.lane, samples.ts_ns, samples.cpu_ns
     right = np.flatnonzero(lane[1:] == lane[:-1]) + 1
-    left, due_ns = right - 1, ts_ns - samples.late_ns
+    left, due_ns = right - 1, ts_ns - np.where(samples.ends, 0, samples.late_ns)
     is_own = np.isfinite(interval_ns)
     usual_ns = interval_ns if is_own else np.median(ts_ns[right] - ts_ns[left]) if len(right) else 0
     half_ns = int(usual_ns) // 2
@@ -230,6 +245,8 @@ def _bounds(samples: _Samples, ops: _Ops, interval_ns: float) -> _Bounds:
     op, since, _ = innermost(lane[right], ts_ns[right])
     high = np.where((op >= 0) & (since >= ts_ns[left]), since, due_ns[right])
     high = np.maximum(high, low)
+    # Any thread may keep the GIL for a while; by what kept it for longer, the left one ran on.
+    low = np.where(samples.ends[right] & (samples.late_ns[right] > usual_ns), high, low)
     middle = (low + high) // 2
     op, since, until = innermost(lane[left], middle)
     inside = (op >= 0) & (since >= low) & (until <= high)
