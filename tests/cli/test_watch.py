@@ -146,7 +146,13 @@ def burst(folder: Path, n: int, log: Path) -> dict[str, Any]:
     kills, n_lines = [n // 4, n // 2], 0
     with log.open("w") as out:
         command = [sys.executable, "-m", "htagraph", "watch", str(folder), "--wait", "0", "-q"]
-        start = partial(subprocess.Popen, command, stdout=out, stderr=out, start_new_session=True)
+        start = partial(
+            subprocess.Popen,
+            command,
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         watcher = start()
         drops, deadline_s = dropped(folder, n, source), time.monotonic() + 20 * n
         while n_lines < n and time.monotonic() < deadline_s:
