@@ -3,7 +3,7 @@
 ``python -m tests.benchmarks.bench_history`` prints the tables of `docs/monitoring.md`. The history:
 60 runs in a git repository of 40 commits, of which three make a kernel slower, so that steps take
 3, 5 and 10% longer; later the machine drifts by 5%: all times of a run are longer by one factor.
-Each run also has a factor of its own, as other runs of one program have (0.6%).
+Each run also has a factor of its own (0.6%).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SLOWER = {8: 0.03, 17: 0.05, 26: 0.10}
 DRIFT = (47, 53, 0.05)
 """First and last run of the drift of the machine, and its share."""
 SPREAD = 0.006
-"""Spread of the factor of a run: that of equal short runs on a quiet machine."""
+"""Spread of the factor of a run: chosen, a quarter of the smallest planted change."""
 KERNEL, OF_STEP = "ampere_sgemm_128x64_nn", 0.72
 """A kernel, and by how much steps are longer if it takes twice as long, as a share."""
 HOUR_NS = 3600 * 10**9
