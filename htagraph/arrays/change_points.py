@@ -57,7 +57,7 @@ def _split(ranks: F64) -> int | None:
 
 
 def _ranks(values: F64) -> F64:
-    """Ranks from 1; equal values share the mean of theirs."""
+    """Ranks from 1; of equal values, the mean of their ranks."""
     _, code, n = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(n) - (n - 1) / 2)[code], dtype=np.float64)
 

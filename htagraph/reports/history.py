@@ -231,7 +231,7 @@ def history(folder: str | Path, *, last: int = 500) -> History:
     ...     _ = hg.KeptRuns(folder).keep(run.summary, "report")
     >>> history(folder).runs[["name", "first", "moved"]].plain.values.tolist()
     [['none', 'GPU compute: costs 72%', ''],
-     ['dataloader', 'Data loading: costs 72%', '79% slower (noise 28%)']]
+     ['dataloader', 'Data loading: costs 72%', '79% slower (noise 40%)']]
     """
     kept = KeptRuns(folder)
     rows = sorted((row for row in kept if not row.error), key=lambda row: row.time_ns)
