@@ -67,7 +67,7 @@ class History:
     def runs(self) -> pd.DataFrame:
         """The runs in order of time, schema `frames.KEPT_RUNS`."""
         given = (
-            "time_ns",
+            "start_ns",
             "name",
             "key",
             "series",
@@ -77,7 +77,7 @@ class History:
             "first",
         )
         columns = {name: [getattr(row, name) for row in self.rows] for name in (*given, "moved")}
-        return KEPT_RUNS.frame({"time": [*map(human_time, columns["time_ns"])], **columns})
+        return KEPT_RUNS.frame({"time": [*map(human_time, columns["start_ns"])], **columns})
 
     @cached_property
     def costs(self) -> pd.DataFrame:
@@ -95,7 +95,7 @@ class History:
             for one in series
             for change in self._changes([row for row in self.rows if row.series == one])
         ]
-        found.sort(key=lambda change: change["time_ns"])
+        found.sort(key=lambda change: change["start_ns"])
         return RUN_CHANGES.frame(
             {name: [row[name] for row in found] for name in RUN_CHANGES.columns}
         )
@@ -116,8 +116,8 @@ class History:
             commits = self._commits(rows[last].commit, rows[first].commit)
             more = [f"{len(commits) - _N_COMMITS:,} more"] if len(commits) > _N_COMMITS else []
             yield {
-                "time": human_time(rows[split].time_ns),
-                "time_ns": rows[split].time_ns,
+                "time": human_time(rows[split].start_ns),
+                "start_ns": rows[split].start_ns,
                 "name": rows[split].name,
                 "key": rows[split].key,
                 "series": rows[split].series,
@@ -234,7 +234,7 @@ def history(folder: str | Path, *, last: int = 500) -> History:
      ['dataloader', 'Data loading: costs 72%', '79% slower (noise 40%)']]
     """
     kept = KeptRuns(folder)
-    rows = sorted((row for row in kept if not row.error), key=lambda row: row.time_ns)
+    rows = sorted((row for row in kept if not row.error), key=lambda row: row.start_ns)
     if not rows:
         hint = "htagraph watch, report --keep and check --keep keep runs."
         raise QueryError(f"no run is kept in {folder}.", hint=hint)

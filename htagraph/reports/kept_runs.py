@@ -92,7 +92,7 @@ class KeptRun:
     """A run in one row: when, where and of what commit, its step time, and what limits it."""
 
     key: str  # By the content of its files: a run is kept once
-    time_ns: int  # When it was recorded, since 1970
+    start_ns: int  # When it was recorded, since 1970
     name: str
     source: str  # What kept it: ``watch``, ``report``, ``check``, ``try`` or ``profile``
     commit: str = ""  # Checked out where its files are when it was recorded; empty for unknown
@@ -170,7 +170,7 @@ def row_of(
     changed_ns = max((one.changed_ns for one in kept), default=0)
     row = KeptRun(
         key=_key([one.digest for one in kept] or [repr(run.document())]),
-        time_ns=start_ns if start_ns > _FROM_NS else changed_ns,
+        start_ns=start_ns if start_ns > _FROM_NS else changed_ns,
         name=summary.name,
         source=source,
         devices=run.devices,
@@ -195,15 +195,15 @@ def row_of(
         damage=list(verdict.damage),
         files=kept,
     )
-    return replace(row, commit=commit_at(Path(kept[0].path).parent, row.time_ns) if kept else "")
+    return replace(row, commit=commit_at(Path(kept[0].path).parent, row.start_ns) if kept else "")
 
 
-def unread(paths: Sequence[Path], time_ns: int, why: str, source: KeptBy) -> KeptRun:
+def unread(paths: Sequence[Path], start_ns: int, why: str, source: KeptBy) -> KeptRun:
     """The row of a run that could not be read."""
     files = [KeptFile.of(path) for path in paths]
     return KeptRun(
         key=_key(one.digest for one in files),
-        time_ns=time_ns or max(one.changed_ns for one in files),
+        start_ns=start_ns or max(one.changed_ns for one in files),
         name=Path(files[0].path).name,
         source=source,
         files=files,
@@ -306,11 +306,11 @@ class KeptRuns:
         earlier = [
             one
             for one in self._latest
-            if one.time_ns <= row.time_ns
+            if one.start_ns <= row.start_ns
             and not one.error
             and all(getattr(one, name) == getattr(row, name) for name in alike)
         ]
-        earlier.sort(key=lambda one: -one.time_ns)
+        earlier.sort(key=lambda one: -one.start_ns)
         for one in earlier[:_MOST_TRIED]:
             try:
                 found = RunDiff(RunProfile.read(self.profile_file(one.key)), profile)
@@ -383,5 +383,5 @@ def scalars(run: str | Path | Trace | Job | Report | Summary | JobSummary) -> di
     times = {"step_ms": row.step_ns, "typical_step_ms": row.typical_step_ns}
     times |= {f"cost_ms/{cause}": cost_ns for cause, cost_ns in row.cost_ns.items()}
     shares = {f"device/{part}": profile.share("device", part) for part in _DEVICE}
-    found = {name: time_ns / 1e6 for name, time_ns in times.items() if time_ns is not None}
+    found = {name: ns / 1e6 for name, ns in times.items() if ns is not None}
     return found | {name: share for name, share in shares.items() if share is not None}

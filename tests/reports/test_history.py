@@ -22,7 +22,7 @@ def run(number: int, step_ns: float, **changed: object) -> KeptRun:
     """A row, an hour after the one before it."""
     row = KeptRun(
         key=f"{number:04}",
-        time_ns=BEGIN_NS + number * HOUR_NS,
+        start_ns=BEGIN_NS + number * HOUR_NS,
         name=f"run{number}",
         source="watch",
         unit="step",
