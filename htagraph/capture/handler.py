@@ -20,6 +20,7 @@ from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from htagraph.capture.asked import asked, is_asked
 from htagraph.capture.sampler import sample_recordings, samples_of_latest
 from htagraph.capture.trace_file import (
     POLL_S,
@@ -228,9 +229,9 @@ class TraceHandler:
         records_waits: bool = True,
         keep: str | Path | None = None,
     ) -> None:
-        self.folder = Path(folder).absolute()
+        self.folder = Path(asked("folder", folder)).absolute()
         self._keep = None if keep is None else Path(keep).absolute()
-        self.report = report
+        self.report = report and not is_asked()
         self.timeout_s = timeout_s
         self._records_waits = records_waits
         self._place = Place.now()
@@ -238,6 +239,7 @@ class TraceHandler:
         self._stopped_at: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._n_written: Counter[int | None] = Counter()
         self._latest: TraceFile | None = None
+        sample_ms = asked("sample_ms", float(sample_ms))
         if not 0 <= sample_ms < math.inf:
             raise QueryError(f"sample_ms={sample_ms}.", hint="give milliseconds, 0 for no samples.")
         self._sample_ms = sample_ms

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from htagraph.capture.asked import asked
 from htagraph.capture.handler import TraceHandler
 from htagraph.capture.trace_file import TraceFile
 from htagraph.errors import QueryError
@@ -67,6 +68,7 @@ def profile(
     QueryError
         If there is no step to record, or an option that is set here.
     """
+    skip, steps = asked("skip", skip), asked("steps", steps)
     if skip < 0 or steps < 1:
         raise QueryError(f"skip={skip}, steps={steps} records no step.", hint="give steps=1.")
     if own := sorted(options.keys() & set(_OWN_OPTIONS)):
