@@ -122,6 +122,18 @@ def test_a_format_that_nobody_knows_is_refused(run, trace, tmp_path):
     assert (code, ".pftrace, .json or .dot" in err) == (1, True)
 
 
+def test_a_flame_graph_of_a_job_is_of_the_rank_with_most_of_its_path(run, tmp_path):
+    """Stacks of several ranks have nothing in common."""
+    job, out = hg.demo_trace("job"), tmp_path / "flame.collapsed"
+
+    code, _, err = run("path", job, "--out", out, "-q")
+    rank = err.partition("--rank ")[2][:1]
+
+    assert (code, "A flame graph is of one rank" in err, out.exists()) == (1, True, False)
+    assert run("path", job, "--rank", rank, "--out", out, "-q")[0] == 0
+    assert out.exists()
+
+
 def test_dot_prints_a_graph(run, trace):
     """For a pipe into Graphviz."""
     code, out, _ = run("dot", trace, "--window", "ProfilerStep#1")
