@@ -120,7 +120,7 @@ class KeptRun:
     change_share: float | None = None  # How much longer its typical steps are than those
     noise_share: float | None = None  # The largest difference that counts as noise; None: unknown
     change: str = ""  # The comparison in words
-    is_change: bool = False
+    is_change: bool = False  # Beyond noise, not as a busy machine makes it, and nothing is damaged
     files: list[KeptFile] = field(default_factory=list)
     error: str = ""  # Why it could not be read
 
@@ -142,12 +142,11 @@ class KeptRun:
             return ""
         if self.noise_share is None:
             return "too few steps to compare"
-        if not self.is_change:
-            doubtful = abs(self.change_share) > self.noise_share
-            return "may be the machine" if doubtful else "no change"
+        if abs(self.change_share) <= self.noise_share:
+            return "no change"
         how = "slower" if self.change_share > 0 else "faster"
-        noise = human_percent(self.noise_share)
-        return f"{human_percent(abs(self.change_share))} {how} (noise {noise})"
+        why = f" (noise {human_percent(self.noise_share)})" if self.is_change else ", in doubt"
+        return f"{human_percent(abs(self.change_share))} {how}{why}"
 
 
 def row_of(
@@ -325,7 +324,7 @@ class KeptRuns:
                     change_share=found.delta_share,
                     noise_share=found.noise_share if isfinite(found.noise_share) else None,
                     change=found.verdict(),
-                    is_change=found.is_change,
+                    is_change=found.is_change and not found.damage,
                 )
         return replace(row, series=row.key)
 
