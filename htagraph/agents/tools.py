@@ -6,13 +6,11 @@ pydantic, which mcp depends on.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -33,6 +31,7 @@ from htagraph.agents.documents import (
     window_head,
 )
 from htagraph.agents.target import Session, Target
+from htagraph.capture.asked import asking
 from htagraph.comparison.diff import run_profile
 from htagraph.comparison.limits import DEFAULT_FAIL_ABOVE, Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
@@ -49,6 +48,7 @@ from htagraph.queries.synonyms import targets_of
 from htagraph.readers.flight_recorder import find_dumps
 from htagraph.replay.change_options import ChangeOptions
 from htagraph.reports.answers import all_questions, not_recorded
+from htagraph.reports.plan import Plan, Recorded
 from htagraph.reports.prediction import (
     bounds_of,
     caveats_of,
@@ -211,13 +211,8 @@ _CHANGE = ("change", "before_ns", "after_ns", "delta_ns", "noise_ns")
 _KERNEL_CHANGE = ["name", *_CHANGE, "calls_before", "calls_after"]
 _N_CHANGES = 8
 """Chosen: changes that would help, unless a call asks for more. Pinned by `test_desk.py`."""
-_KINDS: dict[str, dict[str, Any]] = {
-    "Sequence[str] | None": {"action": "append"},
-    "bool": {"action": "store_true"},
-    "float | None": {"type": float},
-    "int | None": {"type": int},
-}
-"""How an option is read, by the type of its field."""
+_AS_PLANNED = 1e-4
+"""By how much a predicted share may be rounded. Pinned by `test_desk.py`."""
 _N_MISSING = 32
 """Chosen: ranks without a dump that an answer lists."""
 _MORE = "a larger max_tokens."
@@ -419,7 +414,7 @@ class WhatIfTool(TableTool, RunTool):
 
     def answer(self, session: Session) -> dict[str, Any]:
         """The prediction for the changes, or what would help."""
-        asked = _Options.read(self.changes)
+        asked = ChangeOptions.read(self.changes)
         made = asked.changes()
         target = self.target(session)
         if asked.needs_job and not target.is_job:
@@ -456,24 +451,82 @@ class WhatIfTool(TableTool, RunTool):
         )
 
 
-class _Options(argparse.ArgumentParser):
-    """Reads changes as the command line does."""
+class PlanTool(RunTool):
+    """Plan a try, before you edit: the fix, its place in the code, what it is predicted to save.
 
-    @classmethod
-    def read(cls, text: str) -> ChangeOptions:
-        """The options in a text."""
-        parser = cls(prog="changes", add_help=False, allow_abbrev=False)
-        for field in fields(ChangeOptions):
-            option = "on-rank" if field.name == "rank" else field.name.replace("_", "-")
-            parser.add_argument(f"--{option}", dest=field.name, **_KINDS[str(field.type)])
-        try:
-            return ChangeOptions(**vars(parser.parse_args(shlex.split(text))))
-        except ValueError as error:  # quotes that are not closed
-            parser.error(str(error))
+    Then edit, run `record` (your program has to use htagraph.profile or handler), and call `judge`.
+    """
 
-    def error(self, message: str) -> NoReturn:
-        """Refuse what is no option."""
-        raise QueryError(f"changes: {message}.", hint="--scale 'gemm*=0.5' is twice as fast.")
+    name = "plan"
+    changes: str = Field("", description="As of what_if; default: the fix of a finding.")
+    fix: int = Field(1, ge=1, description="Which finding of the verdict.")
+    command: str = Field("python train.py", description="Runs the program.")
+
+    def answer(self, session: Session) -> dict[str, Any]:
+        """The prediction, and how to record the run that shows it."""
+        target = self.target(session)
+        run = _recorded(target)
+        begin_stage("Replaying")
+        plan = Plan.of(run, self.changes, self.fix)
+        into = str(session.root.inside("runs/after"))
+        asked = asking(folder=into, **run.settings.asked)
+        saves, low, high, _ = plan.expected
+        head = {
+            "fix": plain(plan.fix, longest=None),
+            "why": plain(plan.finding.fix.why if plan.finding else "", longest=None),
+            "changes": plan.options,
+            "prediction": plain(plan.verdict(), longest=400),
+            **plain({"saves_share": saves, "low_share": low, "high_share": high}),
+            "record": shlex.join(["env", *map("=".join, asked.items())]) + f" {self.command}",
+            "then": {
+                "before": [self.path],
+                "after": [session.root.shown(into)],
+                "changes": plan.options,
+                "saves_share": plain(saves),
+            },
+        }
+        places = plain(plan.places)
+        parts = Part("places", places, len(places), _MORE), notes_part(target.notes)
+        return self.fitted({key: value for key, value in head.items() if value}, *parts)
+
+
+class JudgeTool(Tool):
+    """Judge whether a change saved what `plan` predicted, beyond what recordings differ by.
+
+    confirmed, smaller, no effect, worse, not comparable, or unclear: then n_runs would tell.
+    """
+
+    name = "judge"
+    before: Texts = Field(description="Recordings without the change; the first is the planned.")
+    after: Texts = Field(description="Recordings with it.")
+    changes: str = Field(description="As planned.")
+    saves_share: float = Field(description="As planned: a prediction is not made afterwards.")
+
+    def answer(self, session: Session) -> dict[str, Any]:
+        """The decision, and what limits the run now."""
+        targets = [[Target(session, name) for name in side] for side in (self.before, self.after)]
+        if not all(targets):
+            raise QueryError("judge needs a recording of each side.")
+        before, after = (tuple(map(_recorded, side)) for side in targets)
+        begin_stage("Replaying")
+        plan = Plan.of(before[0], self.changes)
+        saves = plan.expected.saves
+        if abs(saves - self.saves_share) > _AS_PLANNED:
+            raise QueryError(
+                f"what was planned is saves_share={saves:.6g}, not {self.saves_share:.6g}."
+            )
+        document = plain(plan.decide(before, after).document(), longest=None)
+        notes = [
+            *document.pop("notes"),
+            *(note for side in targets for one in side for note in one.notes),
+        ]
+        head = document | {"limits_now": plain(after[-1].limits, longest=400)}
+        return self.fitted(head, notes_part(notes))
+
+
+def _recorded(target: Target) -> Recorded:
+    """A run as plans and decisions take it."""
+    return Recorded(target.job_summary if target.is_job else target.summary)
 
 
 class DiffTool(TableTool):
@@ -624,7 +677,7 @@ TOOLS: dict[str, type[Tool]] = {
     tool.name: tool
     for tool in (
         *(CapturesTool, VerdictTool, PathTool, WhyTool, QueryTool, SqlTool, KernelsTool),
-        *(WhatIfTool, DiffTool, HangTool, QuestionsTool, AskTool),
+        *(WhatIfTool, PlanTool, JudgeTool, DiffTool, HangTool, QuestionsTool, AskTool),
     )
 }
 """The tools by name, in the order in which clients list them."""

@@ -444,8 +444,13 @@ def sample_recordings(owner: object, interval_ms: float) -> None:
 
 
 def _begin() -> None:
-    """Sample when a profiler begins to record."""
+    """Sample when a profiler begins to record, and have the trace say where it runs."""
+    from torch import __version__, autograd  # noqa: PLC0415  torch is no dependency
+
     _finish()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    told = json.dumps({"torch": __version__, "cores": cores})
+    autograd._add_metadata_json("htagraph", told)  # noqa: SLF001  of any profiler
     _STATE.pop("done", None)
     if interval_ms := min((one for one in _OWNERS.values() if one > 0), default=0.0):
         _STATE["running"] = Sampler(interval_ms)

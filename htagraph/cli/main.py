@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from keyword import iskeyword
 from typing import Annotated, NoReturn
 
 import typer
@@ -44,9 +45,12 @@ VERBS = {
     "query": "Find chains of events by a pattern: what follows what.",
     "sql": "Answer a query in SQL over events, edges, the path and more.",
     "what-if": "Predict what would help, and by how much, or what a change saves.",
+    "try": "Predict what a change saves, run it, and say whether it did.",
     "ask": "Answer a question; `htagraph ask list` lists all.",
     "diff": "Compare the steps of two runs, with noise.",
     "check": "Check a run against limits, for continuous integration.",
+    "watch": "Print a line for each new trace of a folder, and keep its profile.",
+    "history": "Print the kept runs of a folder, and where their step time changed.",
     "hang": "Find where a job hangs, from its Flight Recorder dumps.",
     "info": "List what a trace holds and lacks, and how to record the rest.",
     "view": "Open a trace in the Perfetto UI, zoomed to what limits it.",
@@ -71,6 +75,11 @@ _WIDEST = 200
 """Chosen: columns of help at most, even on a wider terminal; click's own limit is 80."""
 
 
+def function_of(verb: str) -> str:
+    """The name of the function of a verb, and of its module unless `HOMES` has it."""
+    return verb.replace("-", "_") + "_" * iskeyword(verb)
+
+
 def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer:
     """The application with some verbs: only their modules are loaded, none if `listed`."""
     app = typer.Typer(
@@ -83,7 +92,7 @@ def app_of(verbs: Iterable[str] = VERBS, *, listed: bool = False) -> typer.Typer
     )
     app.callback()(_options)
     for verb in verbs:
-        name = verb.replace("-", "_")
+        name = function_of(verb)
         home = f"htagraph.cli.{HOMES.get(verb, name)}"
         run = (lambda: None) if listed else getattr(import_module(home), name)
         app.command(verb, short_help=VERBS[verb])(run)

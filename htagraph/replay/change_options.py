@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, NoReturn
 
 from htagraph.errors import QueryError
 from htagraph.model.units import TIME_UNITS
@@ -50,6 +51,22 @@ _WRITTEN: Mapping[str, Callable[..., str | float | bool]] = {
 """What is typed after the option of a change, of its arguments: True for nothing."""
 
 
+_KINDS: dict[str, dict[str, Any]] = {
+    "Sequence[str] | None": {"action": "append"},
+    "bool": {"action": "store_true"},
+    "float | None": {"type": float},
+    "int | None": {"type": int},
+}
+"""How an option is read, by the type of its field."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reads options, and refuses what is none."""
+
+    def error(self, message: str) -> NoReturn:
+        raise QueryError(f"changes: {message}.", hint="--scale 'gemm*=0.5' is twice as fast.")
+
+
 @dataclass(frozen=True)
 class ChangeOptions:
     """Options that name changes, as typed."""
@@ -69,6 +86,19 @@ class ChangeOptions:
     bandwidth: float | None = None
     equalise: bool = False
     rank: int | None = None  # The only rank of a job to change; None for all
+
+    @classmethod
+    def read(cls, text: str) -> ChangeOptions:
+        """The options in a text, as typed."""
+        parser = _Parser(prog="changes", add_help=False, allow_abbrev=False)
+        for field in fields(cls):
+            option = "on-rank" if field.name == "rank" else field.name.replace("_", "-")
+            names = [f"--{option}", *(["--workers"] if option == "prefetch" else [])]
+            parser.add_argument(*names, dest=field.name, **_KINDS[str(field.type)])
+        try:
+            return cls(**vars(parser.parse_args(shlex.split(text))))
+        except ValueError as error:  # quotes that are not closed
+            parser.error(str(error))
 
     @property
     def needs_job(self) -> bool:

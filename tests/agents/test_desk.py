@@ -620,14 +620,14 @@ def test_a_schema_says_all_that_a_tool_takes():
     assert all(tool.meaning() for tool in schemas)
 
 
-def test_all_tools_together_take_less_than_3600_tokens():
+def test_all_tools_together_take_less_than_3800_tokens():
     """Of a client's context: names, descriptions and schemas, counted as answers are."""
     tools = [
         {"name": tool.name, "description": tool.meaning(), "inputSchema": tool.input_schema()}
         for tool in TOOLS.values()
     ]
 
-    assert len(as_json(tools)) < 3_600 * CHARACTERS_PER_TOKEN
+    assert len(as_json(tools)) < 3_800 * CHARACTERS_PER_TOKEN
 
 
 @pytest.fixture

@@ -121,8 +121,7 @@ def test_prose_fits_the_width_of_the_code(document: Path) -> None:
 @every_document_of_today
 def test_every_verb_that_is_named_exists(document: Path) -> None:
     """And every question that `htagraph ask` is asked."""
-    callbacks = [command.callback for command in app_of().registered_commands if command.callback]
-    verbs = {callback.__name__.replace("_", "-") for callback in callbacks}
+    verbs = {command.name for command in app_of().registered_commands}
     of_jobs = {name for name in dir(hg.Job) if name[0] != "_"}
     named = VERB.findall(code(document))
 

@@ -338,3 +338,20 @@ def test_what_is_not_for_a_block_is_an_error(tmp_path, options):
     """Before anything is recorded."""
     with pytest.raises(hg.errors.QueryError), hg.profile(tmp_path, **options):
         raise AssertionError
+
+
+def test_another_program_asks_where_to_record(tmp_path, monkeypatch, capsys):
+    """`htagraph try` does, and reports itself; the script keeps its own folder and report."""
+    monkeypatch.setenv("HTAGRAPH_TRY_FOLDER", str(tmp_path / "asked"))
+    trained(tmp_path / "own", plan=ONE_CYCLE, report=True)
+
+    assert not (tmp_path / "own").exists()
+    assert [name.partition(".")[0] for name in names_in(tmp_path / "asked")] == ["rank0-step1"]
+    assert "costs" not in capsys.readouterr().out
+
+
+def test_an_asked_setting_that_is_no_number_is_an_error(tmp_path, monkeypatch):
+    """Which names the variable."""
+    monkeypatch.setenv("HTAGRAPH_TRY_SAMPLE_MS", "often")
+    with pytest.raises(hg.errors.QueryError, match="HTAGRAPH_TRY_SAMPLE_MS=often is no float"):
+        hg.handler(tmp_path)

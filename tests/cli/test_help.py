@@ -17,7 +17,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.arrays.passes import PASSES
-from htagraph.cli.main import HOMES, VERBS, main
+from htagraph.cli.main import HOMES, VERBS, function_of, main
 from htagraph.model.labels import distinct_names
 from tests.hostile.confined import PACKAGE
 from tests.real_traces import CAPTURES
@@ -71,13 +71,13 @@ def test_help_of_verbs_loads_no_pandas() -> None:
     code += "sys.stderr.write(' '.join(sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     loaded = set(run.stderr.split())
-    homes = {HOMES.get(verb, verb.replace("-", "_")) for verb in VERBS}
+    homes = {HOMES.get(verb, function_of(verb)) for verb in VERBS}
     assert {f"htagraph.cli.{home}" for home in homes} <= loaded
     assert "pandas.core" not in loaded
 
 
 def test_each_verb_is_a_function_of_its_name() -> None:
-    names = {verb: verb.replace("-", "_") for verb in VERBS}
+    names = {verb: function_of(verb) for verb in VERBS}
 
     for verb, name in names.items():
         assert callable(getattr(import_module(f"htagraph.cli.{HOMES.get(verb, name)}"), name))

@@ -75,7 +75,7 @@ def test_pandas_and_duckdb_read_the_rows(folder):
     [(name, cost_ns)] = duckdb.read_json(str(table)).filter("is_change").project(columns).fetchall()
 
     assert frame["name"].tolist() == ["first", "second", "slower"]
-    assert frame["time_ns"].dtype == frame["step_ns"].dtype == "int64"
+    assert frame["start_ns"].dtype == frame["step_ns"].dtype == "int64"
     assert (name, cost_ns) == ("slower", frame["cost_ns"].iloc[2]["GPU compute"])
 
 

@@ -1,0 +1,315 @@
+"""Decision: whether a change saved what was predicted, by recordings before and after it.
+
+Two recordings of one program differ by more than their steps tell: another program runs, caches
+are warm, clocks drift. So a recording is one sample, whatever its number of steps, and its error is
+at least `_BETWEEN` with the spread of single steps (steps of one recording share what is wrong with
+it). Where there are several recordings of a side, their spread counts as well: both are pooled as
+`_FREEDOM` degrees of freedom and those of the recordings, and give Student's interval of 99%.
+
+A machine that is faster or slower after the change moves all work. So the work that the change does
+not touch is a clock: the median of how much faster each call of it is. What is claimed has to hold
+by the steps as measured, and by this clock. ``docs/try.md`` has measured decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, log, log1p
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from htagraph.arrays.welch import Error
+from htagraph.comparison.run_diff import RunDiff, damage_by_side
+from htagraph.comparison.run_profile import OTHER, RunProfile
+from htagraph.model.kinds import Bound
+from htagraph.model.units import human_count, human_duration
+
+State = Literal["confirmed", "smaller", "no effect", "worse", "not comparable", "unclear"]
+
+_BETWEEN, _FREEDOM = 0.04, 4
+"""Deviation of the mean step from recording to recording of one program, as a share, and how many
+degrees of freedom it is worth. Measured: ``python -m tests.benchmarks.bench_tries``, on a machine
+with its cores free and loaded. Pinned by test_decision."""
+
+_LEAST_PART = 0.5
+"""Part of what was predicted that has to be saved to confirm it. Chosen: the other readings of a
+trace move savings by less. Pinned by test_decision."""
+
+_MOST_RUNS = 20
+"""Recordings of each side that are suggested at most: more is not practical. Pinned by
+test_decision."""
+
+_UNKNOWN = 0.5
+"""Spread of steps that is taken where only one was recorded: next to nothing can be decided."""
+
+_WORK = tuple(one.label for one in (Bound.HOST, Bound.DATA_LOADING, Bound.COMPUTE, Bound.MEMORY))
+"""Bounds of path time that is work of its own, and so a clock: no waits, no gaps."""
+
+_AS_LONG = 0.99
+"""Part of a call below which a replay makes it shorter: less is rounding. Pinned by test_plan."""
+
+_CLOCK = 0.05
+"""Share of a step that work has to take to be a clock. Chosen. Pinned by test_decision."""
+
+
+class Expected(NamedTuple):
+    """What a change is predicted to save, as shares of a step, before anything is measured."""
+
+    saves: float
+    # low, high: by any reading of the trace, in any recording like it
+    low: float
+    high: float
+    touched: tuple[str, ...] = ()  # Operators and kernels of which each call is shorter, or gone
+
+    @classmethod
+    def of(
+        cls, saves: float, low: float, high: float, run: RunProfile, changed: RunProfile
+    ) -> Expected:
+        """A prediction from one recording, widened by what recordings differ by."""
+        before, after = map(_call_ns, (run, changed))
+        is_shorter = after.reindex(before.index).fillna(0.0) < _AS_LONG * before
+        touched = before.index[is_shorter]
+        width = _noise(_square(run), 1, 1)
+        low, high = (
+            1 - (1 - min(end, 1.0)) * exp(by) for end, by in ((low, width), (high, -width))
+        )
+        return cls(saves, low, high, tuple(touched))
+
+
+@dataclass(frozen=True, repr=False)
+class Decision:
+    """Whether a change saved what was predicted.
+
+    Parameters
+    ----------
+    expected : Expected
+        As shares of a step, written before anything was measured.
+    before, after : tuple of RunProfile
+        Recordings without and with the change; of several, in the order in which they were made.
+    reasons : tuple of str, default=()
+        Why they are not comparable, besides what their steps tell.
+    """
+
+    expected: Expected
+    before: tuple[RunProfile, ...]
+    after: tuple[RunProfile, ...]
+    reasons: tuple[str, ...] = ()
+
+    @cached_property
+    def diffs(self) -> list[RunDiff]:
+        """Each recording with its neighbor of the other side, of which the last may stay."""
+        last = [len(side) - 1 for side in (self.before, self.after)]
+        return [
+            RunDiff(self.before[min(at, last[0])], self.after[min(at, last[1])])
+            for at in range(max(last) + 1)
+        ]
+
+    @cached_property
+    def not_comparable(self) -> tuple[str, ...]:
+        """Why nothing can be decided; empty if something can."""
+        damage = [
+            said.rstrip(".")
+            for found in self.diffs
+            for said in damage_by_side(found.after, found.before)
+        ]
+        said = [why for found in self.diffs for why in (*found.not_comparable, *damage)]
+        return tuple(dict.fromkeys([*self.reasons, *said]))
+
+    @cached_property
+    def _logs(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Logarithms of the mean step of each recording."""
+        found = [
+            [log(max(int(one.steps[key]), 1)) for one in self.diffs[: len(side)]]
+            for key, side in (("before_ns", self.before), ("after_ns", self.after))
+        ]
+        return np.array(found[0]), np.array(found[1])
+
+    @cached_property
+    def _moved(self) -> float:
+        """Logarithm of the change of the mean step."""
+        before, after = self._logs
+        return float(after.mean() - before.mean())
+
+    @cached_property
+    def clock(self) -> float:
+        """By which factor all work takes longer after the change: 1 if nothing can tell."""
+        return exp(float(np.mean([_clock(one, self.expected.touched) for one in self.diffs])))
+
+    @cached_property
+    def _noise(self) -> float:
+        """How far the logarithm is off in 99 of 100 cases, at most."""
+        return self._noise_of(len(self.before), len(self.after))
+
+    def _noise_of(self, n_before: int, n_after: int) -> float:
+        """The same if there were so many recordings of this spread."""
+        squares = sum(float(np.square(one - one.mean()).sum()) for one in self._logs)
+        free = len(self.before) + len(self.after) - 2
+        prior = _square(*self.before, *self.after)
+        return _noise((_FREEDOM * prior + squares) / (_FREEDOM + free), n_before, n_after)
+
+    @property
+    def saved(self) -> float:
+        """What steps are shorter by, as a share; negative if they are longer."""
+        return 1 - exp(self._moved)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The least and the most that was saved, by 99 of 100 pairs of recordings."""
+        return 1 - exp(self._moved + self._noise), 1 - exp(self._moved - self._noise)
+
+    @cached_property
+    def state(self) -> State:
+        """What is decided: by the steps as measured and by the clock, whichever claims less."""
+        if self.not_comparable:
+            return "not comparable"
+        moved = (self._moved, self._moved - log(self.clock))
+        least, most = (1 - exp(end) for end in (max(moved), min(moved)))
+        low, high = 1 - exp(max(moved) + self._noise), 1 - exp(min(moved) - self._noise)
+        enough = _LEAST_PART * self.expected.saves
+        if low > 0 and least >= enough:
+            return "confirmed"
+        if low > 0 and most < enough:
+            return "smaller"
+        if high < 0:
+            return "worse"
+        return "no effect" if low <= 0 and high < enough else "unclear"
+
+    @property
+    def n_runs(self) -> int:
+        """Recordings of each side that would tell, if they spread as these; 0 for too many."""
+        enough = -log1p(-_LEAST_PART * min(self.expected.saves, 1.0))
+        fewest = max(len(self.before), len(self.after)) + 1
+        tell = (n for n in range(fewest, _MOST_RUNS + 1) if self._noise_of(n, n) < enough)
+        return next(tell, 0)
+
+    def verdict(self) -> str:
+        """The decision in one sentence."""
+        if self.state == "not comparable":
+            return f"Not comparable: {self.not_comparable[0]}."
+        before, after = (human_duration(exp(float(one.mean()))) for one in self._logs)
+        takes = f"{before} a step is {after} now"
+        part = f"{self.saved:.0%} of {self.expected.saves:.0%} predicted"
+        low, high = (f"{max(end, -1.0):.0%}" for end in self.interval)
+        ends = f"({low} to {high})"
+        match self.state:
+            case "confirmed":
+                return f"Confirmed: {part} saved {ends}; {takes}."
+            case "smaller":
+                return f"Smaller than predicted: {part} saved {ends}; {takes}."
+            case "worse":
+                return f"Worse: {-self.saved:.0%} longer {ends}; {takes}."
+            case "no effect":
+                return f"No effect: {part} saved, within noise {ends}; {takes}."
+        return f"Unclear: {part} saved {ends}; {takes}. {self._would_tell}"
+
+    @property
+    def _would_tell(self) -> str:
+        """What would make it clear."""
+        slower = self.clock - 1
+        if 1 - exp(self._moved + self._noise) > 0:
+            than = "faster" if slower < 0 else "slower"
+            return (
+                f"Work that the change does not touch is {abs(slower):.0%} {than}, too: the "
+                "machine may be the reason. Record both sides in turn."
+            )
+        if not self.n_runs:
+            return "Recordings differ too much to tell: use a machine that does nothing else."
+        return f"{human_count(self.n_runs, 'recording')} of each side, in turn, would tell."
+
+    @property
+    def notes(self) -> list[str]:
+        """What speaks for the decision: what changed most, and what recordings differ by."""
+        if self.state == "not comparable":
+            return [f"Also: {'; '.join(self.not_comparable[1:])}."] * (len(self.not_comparable) > 1)
+        said = [self.diffs[-1].verdict()]
+        if self.clock != 1:
+            than = "longer" if self.clock > 1 else "shorter"
+            said.append(
+                f"Work that the change does not touch takes {abs(self.clock - 1):.0%} {than}."
+            )
+        n = " and ".join(
+            f"{human_count(len(side), 'recording')} {word}"
+            for side, word in ((self.before, "before"), (self.after, "after"))
+        )
+        return [*said, f"{n}; noise between such recordings is {exp(self._noise) - 1:.0%}."]
+
+    def document(self) -> dict[str, Any]:
+        """The decision as plain values, for programs.
+
+        ``state``, ``verdict``, ``saved_share``, ``low_share``, ``high_share``,
+        ``predicted_share``, ``clock`` (the factor by which other work takes longer), ``n_before``,
+        ``n_after``, ``n_runs`` (of each side that would tell; 0: not known), ``not_comparable``,
+        ``notes``.
+        """
+        low, high = self.interval
+        return {
+            "state": self.state,
+            "verdict": self.verdict(),
+            "saved_share": self.saved,
+            "low_share": low,
+            "high_share": high,
+            "predicted_share": self.expected.saves,
+            "clock": self.clock,
+            "n_before": len(self.before),
+            "n_after": len(self.after),
+            "n_runs": self.n_runs if self.state == "unclear" else 0,
+            "not_comparable": list(self.not_comparable),
+            "notes": self.notes,
+        }
+
+    def __repr__(self) -> str:
+        """Say what is decided."""
+        return f"Decision({self.verdict()})"
+
+
+def _square(*runs: RunProfile) -> float:
+    """What the logarithm of the mean step of a recording differs by, squared, before any other."""
+    return _BETWEEN**2 + float(np.mean(np.square([_spread(one) for one in runs])))
+
+
+def _noise(square: float, n_before: int, n_after: int) -> float:
+    """How far a difference of means of recordings is off in 99 of 100 cases, at most."""
+    of_means = square * (1 / n_before + 1 / n_after)
+    freedom = float(_FREEDOM + n_before + n_after - 2)
+    return float(Error(np.array(of_means), np.array(freedom)).half_width)
+
+
+def _spread(run: RunProfile) -> float:
+    """Standard deviation of single steps, as a share."""
+    whole = run.usual.frame[run.usual.frame["part"] == "step"]
+    n = np.array([one.n_compared for one in run.usual.kinds])[whole["kind"]]
+    known = whole[n > 1]
+    if known.empty:
+        return _UNKNOWN
+    mean_ns = known["total_ns"] / n[n > 1]
+    return float((known["std_ns"] / mean_ns.clip(lower=1)).max())
+
+
+def _call_ns(run: RunProfile) -> pd.Series:
+    """How long a call of each operator and kernel takes."""
+    rows = run.frame[run.frame["part"].isin(("operator", "kernel"))]
+    n_calls = rows["calls"] * np.array([one.n_compared for one in run.kinds])[rows["kind"]]
+    both = rows.assign(n_calls=n_calls).groupby("name")[["total_ns", "n_calls"]].sum()
+    return both["total_ns"] / both["n_calls"].clip(lower=1)
+
+
+def _clock(found: RunDiff, touched: Sequence[str]) -> float:
+    """Logarithm of the factor by which a call of other work takes longer; 0 if nothing can tell."""
+    if found.not_comparable:
+        return 0.0
+    frame: pd.DataFrame = found.kernels()
+    if frame.empty:
+        frame = found.critical_path(by="name")
+        frame = frame[frame["bound"].isin(_WORK)]
+    is_both = (frame[["before_ns", "after_ns", "calls_before", "calls_after"]] > 0).all(axis=1)
+    frame = frame[is_both & ~frame["name"].isin([OTHER, *touched])]
+    if float(frame["before_ns"].sum()) < _CLOCK * float(found.steps["before_ns"]):
+        return 0.0
+    each = [frame[f"{side}_ns"] / frame[f"calls_{side}"] for side in ("before", "after")]
+    order = np.log(each[1] / each[0]).sort_values()
+    weight = frame.loc[order.index, "before_ns"].cumsum()
+    return float(order.iloc[int(np.searchsorted(weight, weight.iloc[-1] / 2))])
