@@ -65,7 +65,7 @@ _GIT_S = 10
 _DEVICE = ("idle", "communication")
 """States of devices that a logger gets: those that a check has limits for."""
 
-KeptBy = Literal["watch", "report", "check", "try", "profile"]
+KeptBy = Literal["watch", "report", "check", "try"]
 """What kept a run."""
 
 
@@ -94,7 +94,7 @@ class KeptRun:
     key: str  # By the content of its files: a run is kept once
     start_ns: int  # When it was recorded, since 1970
     name: str
-    source: str  # What kept it: ``watch``, ``report``, ``check``, ``try`` or ``profile``
+    source: str  # What kept it: ``watch``, ``report``, ``check`` or ``try``
     commit: str = ""  # Checked out where its files are when it was recorded; empty for unknown
     devices: str = ""
     torch: str = ""  # Version of PyTorch; empty for unknown
@@ -307,6 +307,7 @@ class KeptRuns:
             one
             for one in self._latest
             if one.start_ns <= row.start_ns
+            and one.key != row.key
             and not one.error
             and all(getattr(one, name) == getattr(row, name) for name in alike)
         ]
@@ -338,9 +339,13 @@ class KeptRuns:
         return row
 
     def add(self, row: KeptRun) -> None:
-        """Append the row of a run: it is on the disk when this returns."""
+        """Append the row of a run: it is on the disk when this returns.
+
+        One that another process kept meanwhile stays.
+        """
         new_folder(self.folder)
-        append_line(self.table, msgspec.json.encode(row))
+        if all(one.key != row.key for one in self._latest):
+            append_line(self.table, msgspec.json.encode(row))
 
     def keep(self, summary: Summary | JobSummary, source: KeptBy) -> KeptRun:
         """Keep a run; one that is kept already, by its content, is left as it is."""
