@@ -267,11 +267,7 @@ class _Watcher:
             self._reader = None
 
 
-def read_run(
-    paths: list[Path],
-    kept: KeptRuns,
-    infer: bool,
-) -> KeptRun | None:
+def read_run(paths: list[Path], kept: KeptRuns, infer: bool) -> KeptRun | None:
     """The row of a run, whose profile is written; None if a file is cut off."""
     if len(paths) == 1 and is_too_large(paths[0]):
         raise QueryError("it needs more memory than there is.", hint="htagraph report reads it.")

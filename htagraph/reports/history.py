@@ -157,7 +157,7 @@ class History:
         sums["noise_ns"] /= np.sqrt(len(found))
         if has_same_calls(found[0].ops()) and (alike := all_alike(sums.reset_index())):
             return "machine", f"{alike.in_words[0].upper()}{alike.in_words[1:]}."
-        said = [one.verdict() for one in found if one.is_change]
+        said = [one.verdict() for one in found if one.is_change and not one.damage]
         return ("code", said[0]) if 2 * len(said) > len(found) else ("unclear", found[0].verdict())
 
     def _commits(self, before: str, after: str) -> list[str]:

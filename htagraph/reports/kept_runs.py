@@ -65,7 +65,7 @@ _GIT_S = 10
 _DEVICE = ("idle", "communication")
 """States of devices that a logger gets: those that a check has limits for."""
 
-KeptBy = Literal["watch", "report", "check", "try", "profile"]
+KeptBy = Literal["watch", "report", "check", "try"]
 """What kept a run."""
 
 
@@ -94,7 +94,7 @@ class KeptRun:
     key: str  # By the content of its files: a run is kept once
     start_ns: int  # When it was recorded, since 1970
     name: str
-    source: str  # What kept it: ``watch``, ``report``, ``check``, ``try`` or ``profile``
+    source: str  # What kept it: ``watch``, ``report``, ``check`` or ``try``
     commit: str = ""  # Checked out where its files are when it was recorded; empty for unknown
     devices: str = ""
     torch: str = ""  # Version of PyTorch; empty for unknown
@@ -120,7 +120,7 @@ class KeptRun:
     change_share: float | None = None  # How much longer its typical steps are than those
     noise_share: float | None = None  # The largest difference that counts as noise; None: unknown
     change: str = ""  # The comparison in words
-    is_change: bool = False
+    is_change: bool = False  # Beyond noise, not as a busy machine makes it, and nothing is damaged
     files: list[KeptFile] = field(default_factory=list)
     error: str = ""  # Why it could not be read
 
@@ -142,12 +142,11 @@ class KeptRun:
             return ""
         if self.noise_share is None:
             return "too few steps to compare"
-        if not self.is_change:
-            doubtful = abs(self.change_share) > self.noise_share
-            return "may be the machine" if doubtful else "no change"
+        if abs(self.change_share) <= self.noise_share:
+            return "no change"
         how = "slower" if self.change_share > 0 else "faster"
-        noise = human_percent(self.noise_share)
-        return f"{human_percent(abs(self.change_share))} {how} (noise {noise})"
+        why = f" (noise {human_percent(self.noise_share)})" if self.is_change else ", in doubt"
+        return f"{human_percent(abs(self.change_share))} {how}{why}"
 
 
 def row_of(
@@ -307,6 +306,7 @@ class KeptRuns:
             one
             for one in self._latest
             if one.start_ns <= row.start_ns
+            and one.key != row.key
             and not one.error
             and all(getattr(one, name) == getattr(row, name) for name in alike)
         ]
@@ -324,7 +324,7 @@ class KeptRuns:
                     change_share=found.delta_share,
                     noise_share=found.noise_share if isfinite(found.noise_share) else None,
                     change=found.verdict(),
-                    is_change=found.is_change,
+                    is_change=found.is_change and not found.damage,
                 )
         return replace(row, series=row.key)
 
@@ -338,9 +338,13 @@ class KeptRuns:
         return row
 
     def add(self, row: KeptRun) -> None:
-        """Append the row of a run: it is on the disk when this returns."""
+        """Append the row of a run: it is on the disk when this returns.
+
+        One that another process kept meanwhile stays.
+        """
         new_folder(self.folder)
-        append_line(self.table, msgspec.json.encode(row))
+        if all(one.key != row.key for one in self._latest):
+            append_line(self.table, msgspec.json.encode(row))
 
     def keep(self, summary: Summary | JobSummary, source: KeptBy) -> KeptRun:
         """Keep a run; one that is kept already, by its content, is left as it is."""
