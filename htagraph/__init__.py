@@ -48,6 +48,8 @@ if TYPE_CHECKING:  # for type checkers, which read no tables: `as` makes a name 
     from htagraph.replay.host_changes import prefetch as prefetch
     from htagraph.replay.host_code import code as code
     from htagraph.reports import plots as plots
+    from htagraph.reports.history import History as History
+    from htagraph.reports.history import history as history
     from htagraph.reports.job_summary import JobSummary as JobSummary
     from htagraph.reports.kept_runs import KeptRun as KeptRun
     from htagraph.reports.kept_runs import KeptRuns as KeptRuns
@@ -98,6 +100,7 @@ _NAMES = {
     "replay.device_changes": "allow_tf32 at_roof fuse overlap",
     "replay.host_changes": "graphed prefetch",
     "replay.host_code": "code",
+    "reports.history": "History history",
     "reports.job_summary": "JobSummary",
     "reports.kept_runs": "KeptRun KeptRuns scalars",
     "reports.page": "write_page",

@@ -108,16 +108,19 @@ def reported(
     out: Path,
     *,
     stacks: bool = False,
+    keep: Path | None = None,
     meanwhile: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, str]:
     """Write the report on a trace, or on all ranks of its capture, into the folder `out`.
 
     Returns what to print of it, which is all that it found if it has no files; and why it has none,
-    empty if it has. `folder` has the files of the other ranks, None for a job of one; `meanwhile`
-    is called every second with a message.
+    empty if it has. `folder` has the files of the other ranks, None for a job of one; in `keep`,
+    the run is kept, too; `meanwhile` is called every second with a message.
     """
     about = [str(trace)] if folder is None else [str(folder), "--capture", trace.name]
     options = ["--out", str(out), *(["--stacks"] if stacks else [])]
+    options += [] if keep is None else ["--keep", str(keep)]
+    torch = getattr(sys.modules.get("torch"), "__version__", "")
     # -P: files in the working directory hide no module; the child gets the path of the training.
     command = [sys.executable, "-P", "-m", "htagraph", "report", *about, *options]
     known = os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
@@ -128,7 +131,12 @@ def reported(
         stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",
-        env={**os.environ, "PYTHONPATH": known, "PYTHONIOENCODING": "utf-8"},
+        env={
+            **os.environ,
+            "PYTHONPATH": known,
+            "PYTHONIOENCODING": "utf-8",
+            "HTAGRAPH_TORCH": str(torch),  # `TORCH_VARIABLE` of kept runs, which load much
+        },
         process_group=0 if os.name == "posix" else None,  # Ctrl-C ends the training only
     )
     with suppress(OSError, AttributeError):  # Windows has no setpriority
@@ -207,6 +215,8 @@ class TraceHandler:
     sample_ms : float, default=1, unit=ms
     records_waits : bool, default=True
         Whether CUDA synchronization events are recorded, as far as is known.
+    keep : str or Path, optional
+        Folder in which each run that is reported on is kept.
     """
 
     def __init__(
@@ -217,8 +227,10 @@ class TraceHandler:
         timeout_s: float = 120.0,
         sample_ms: float = 1.0,
         records_waits: bool = True,
+        keep: str | Path | None = None,
     ) -> None:
         self.folder = Path(asked("folder", folder)).absolute()
+        self._keep = None if keep is None else Path(keep).absolute()
         self.report = report and not is_asked()
         self.timeout_s = timeout_s
         self._records_waits = records_waits
@@ -323,6 +335,7 @@ class TraceHandler:
             self.folder if world_size > 1 else None,
             out,
             stacks=file.with_stack,
+            keep=self._keep,
             meanwhile=self._notice_at_exit(),
         )
         page = next((out / name for name in _PAGES if (out / name).exists()), out)

@@ -28,6 +28,7 @@ def profile(
     report: bool = True,
     timeout_s: float = 120.0,
     sample_ms: float = 1.0,
+    keep: str | Path | None = None,
     **options: Any,  # noqa: ANN401
 ) -> Iterator[Any]:
     """Profiler for a few steps of a block of training, which then reports what limits them.
@@ -51,6 +52,9 @@ def profile(
         How long rank 0 waits for the files of the other ranks.
     sample_ms : float, default=1, unit=ms
         How often the Python stacks of all threads are sampled, 0 for never; as of `handler`.
+    keep : str or Path, optional
+        Folder in whose ``.htagraph`` the run is kept, for `history`: one row, with its commit. It
+        may be `folder`. Needs the report.
     **options
         Of ``torch.profiler.profile``, for example ``with_stack=True``. By default it records all
         activities that this torch supports, and CUDA synchronization events.
@@ -72,6 +76,8 @@ def profile(
             f"hg.profile sets {own[0]}= itself.",
             hint="use torch.profiler.profile(…, on_trace_ready=hg.handler(folder)).",
         )
+    if keep is not None and not report:
+        raise QueryError("keep= needs the report.", hint="leave out report=False.")
     from torch.profiler import ProfilerAction  # noqa: PLC0415  torch is no dependency
     from torch.profiler import profile as torch_profile  # noqa: PLC0415
 
@@ -81,7 +87,9 @@ def profile(
 
             options["experimental_config"] = _ExperimentalConfig(enable_cuda_sync_events=True)
     sample_ms = 0.0 if options.get("with_stack") else sample_ms
-    handler = TraceHandler(folder, report=report, timeout_s=timeout_s, sample_ms=sample_ms)
+    handler = TraceHandler(
+        folder, report=report, timeout_s=timeout_s, sample_ms=sample_ms, keep=keep
+    )
     block = _Block(handler, skip, steps)
 
     def schedule(step: int) -> Any:  # noqa: ANN401

@@ -22,9 +22,9 @@ import sysconfig
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, starmap, tee
+from itertools import chain, islice, starmap, tee
 from types import CodeType, FrameType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -67,9 +67,6 @@ _TO_LIBRARY = re.compile(
 )
 _LONGEST = 60
 """Characters of the name of a called function (chosen): as long as a line of a report has room."""
-
-_MOST_LINES = 20
-"""Lines of a call that is read for that name (chosen)."""
 
 
 def _clocks() -> dict[int, int]:
@@ -191,12 +188,11 @@ class Sampler:
                 self.note = "sampling ended early: the stacks changed too often to keep them all"
                 return
 
-    def _meet(self, frames: dict[int, Any]) -> None:
+    def _meet(self, frames: Iterable[int]) -> None:
         """Learn the native ids, clocks and names of threads; on Linux a clock tells its thread."""
         clocks: dict[int, int] = {}
-        if sys.platform == "linux":
-            with suppress(OSError):
-                clocks = _clocks()
+        with suppress(OSError):
+            clocks = _clocks() if sys.platform == "linux" else clocks
         for ident in frames:
             known = getattr(threading, "_active", {}).get(ident)
             clock = clocks.get(ident, 0)
@@ -225,8 +221,7 @@ class Sampler:
             if run is None or run[6] != cpu_ns or not clock:
                 stack = self._stack(frame)
                 if run is None or run[1] != stack:
-                    if run is not None:
-                        self._runs.extend(run)
+                    self._runs.extend(run or ())
                     self._open[ident] = [native, stack, now, now, late_ns, cpu_ns, cpu_ns, 1]
                     continue
             run[3], run[6] = now, cpu_ns
@@ -249,11 +244,9 @@ class Sampler:
 
     def _end(self, ident: int) -> None:
         """End what a thread ran: from now on it runs no Python, which is a run without a stack."""
-        run = self._open.pop(ident, None)
-        if run is not None:
-            self._runs.extend(run)
+        if run := self._open.pop(ident, None):
             now = time.time_ns()
-            self._runs.extend((run[0], -1, now, now, 0, -1, -1, 1))
+            self._runs.extend((*run, run[0], -1, now, now, 0, -1, -1, 1))
 
     def write_into(self, path: str | os.PathLike[str]) -> None:
         """Add the samples to a trace that is complete and not compressed; if that fails, a note.
@@ -295,30 +288,27 @@ class Sampler:
         nodes = [tree.node(stack) for stack in self._stacks]
         enters = [tree.enters(stack) for stack in self._stacks]
         yield ',\n"stackFrames": {' + ",\n".join(tree.written) + '},\n"samples": ['
-        rows = sorted(row for row in self._rows() if row[0] >= base_time_ns)
-        for number, (at, last, run) in enumerate(rows):
+        every = range(0, len(self._runs), _COLUMNS)
+        rows = [(self._runs[run + 2], False, run) for run in every]
+        rows += [(self._runs[run + 3], True, run) for run in every if self._runs[run + 7] > 1]
+        before = ""
+        for at, is_last, run in sorted(row for row in rows if row[0] >= base_time_ns):
             thread, stack, _, _, late_ns, *cpu_ns, n = self._runs[run : run + _COLUMNS]
             us, ns = divmod(at - base_time_ns, 1000)
             found = {
                 "sf": nodes[stack] if stack >= 0 else -1,
-                "late": late_ns // 1000 if not last else 0,
+                "late": 0 if is_last else late_ns // 1000,
                 "enters": int(stack >= 0 and enters[stack]),
-                "weight": n - 1 if last else 0,
-                "cpu_us": cpu_ns[last] // 1000,
+                "weight": n - 1 if is_last else 0,
+                "cpu_us": cpu_ns[is_last] // 1000,
             }
             given = "".join(f',"{key}":{value}' for key, value in found.items() if value > 0)
-            yield f'{"," if number else ""}\n{{"tid":{thread},"ts":{us}.{ns:03}{given}}}'
+            yield f'{before}\n{{"tid":{thread},"ts":{us}.{ns:03}{given}}}'
+            before = ","
         about = {"name": "htagraph", "interval_ms": self.interval_ms, "pid": self._pid}
         about |= {"note": self.note} if self.note else {}
         about |= {"threads": self._names, "files": tree.files}
         yield f'\n],\n"sampler": {json.dumps(about)}}}\n'
-
-    def _rows(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the first and last sample of each run: time, whether it is the last, the run."""
-        for run in range(0, len(self._runs), _COLUMNS):
-            yield self._runs[run + 2], 0, run
-            if self._runs[run + 7] > 1:
-                yield self._runs[run + 3], 1, run
 
 
 class _Tree:
@@ -329,16 +319,18 @@ class _Tree:
         self.files: dict[str, str] = {}  # Whole paths by the short ones in names
         self._codes = codes
         self._ids: dict[tuple[int, int | str, int], int] = {}
-        self._positions: dict[int, list[tuple[int | None, ...]]] = {}
+        self._calls: dict[tuple[int, int], tuple[int, str]] = {}  # By code and place
         self._short: dict[str, str] = {}
 
     def node(self, stack: tuple[int, ...]) -> int:
         """The id of the innermost frame of a stack: the function called, if it is no Python."""
         node, line, name = 0, 0, ""
         n = len(stack) // 2
-        for code, place in zip(reversed(stack[:n]), reversed(stack[n:]), strict=True):
-            node = self._below(node, code, line)
-            line, name = self._call(code, place)
+        for at in zip(reversed(stack[:n]), reversed(stack[n:]), strict=True):
+            node = self._below(node, at[0], line)
+            if at not in self._calls:
+                self._calls[at] = self._call(*at)
+            line, name = self._calls[at]
         return self._below(node, f"<{name}>", line) if name else node
 
     def enters(self, stack: tuple[int, ...]) -> bool:
@@ -348,16 +340,14 @@ class _Tree:
         return at < 0 or dis.opname[self._codes[stack[0]].co_code[at]] == "RESUME"
 
     def _below(self, parent: int, what: int | str, line: int) -> int:
+        """The id of a frame below another one, of the number of its code, or what C code runs."""
         key = parent, what, line
         if key not in self._ids:
             if len(self._ids) >= _MOST_NODES:
                 return parent
             self._ids[key] = len(self._ids) + 1
-            frame = (
-                {"name": what, "category": "native"}
-                if isinstance(what, str)
-                else self._named(self._codes[what])
-            )
+            native = {"name": what, "category": "native"}
+            frame = native if isinstance(what, str) else self._named(self._codes[what])
             frame |= {"parent": str(parent), "line": line} if parent else {}
             self.written.append(f'"{self._ids[key]}":{json.dumps(frame)}')
         return self._ids[key]
@@ -382,17 +372,16 @@ class _Tree:
     def _call(self, number: int, at: int) -> tuple[int, str]:
         """The line that runs, and what it calls there, as it is written: ``time.sleep``."""
         code = self._codes[number]
-        if number not in self._positions:
-            self._positions[number] = list(code.co_positions())
-        line, last_line, start, end = self._positions[number][at // 2] if at >= 0 else (None,) * 4
+        if at < 0:  # it has not begun
+            return code.co_firstlineno, ""
+        line, last_line, start, end = next(islice(code.co_positions(), at // 2, None))
         if line is None or last_line is None or start is None or end is None:
             return line or code.co_firstlineno, ""
         operation = dis.opname[code.co_code[at]]
         enters = operation.startswith("BEFORE_")
         if enters and last_line > line:  # until 3.12, all of a `with` has its place
             last_line, end = line, None
-        calls = operation.startswith(("CALL", "PRECALL"))  # on 3.11, C code runs in the latter
-        if not (enters or calls) or last_line - line > _MOST_LINES:
+        if not operation.startswith(("BEFORE_", "CALL", "PRECALL")):  # 3.11 calls C in PRECALL
             return line, ""
         lines = [one.encode() for one in linecache.getlines(code.co_filename)[line - 1 : last_line]]
         if not lines:
@@ -408,10 +397,9 @@ def _called(source: str, *, enters: bool) -> str:
     for text in (f"({source})", f"{source}\n pass", source):
         with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             found = ast.parse(text).body[0]
+            what: object = getattr(found, "value", None)
             if isinstance(found, ast.With | ast.AsyncWith):
-                what: object = found.items[0].context_expr
-            else:
-                what = getattr(found, "value", None)
+                what = found.items[0].context_expr
             if isinstance(what, ast.Call) and not enters:
                 return ast.unparse(what.func)
             if isinstance(what, ast.Name | ast.Attribute | ast.Call):

@@ -49,6 +49,8 @@ VERBS = {
     "ask": "Answer a question; `htagraph ask list` lists all.",
     "diff": "Compare the steps of two runs, with noise.",
     "check": "Check a run against limits, for continuous integration.",
+    "watch": "Print a line for each new trace of a folder, and keep its profile.",
+    "history": "Print the kept runs of a folder, and where their step time changed.",
     "hang": "Find where a job hangs, from its Flight Recorder dumps.",
     "info": "List what a trace holds and lacks, and how to record the rest.",
     "view": "Open a trace in the Perfetto UI, zoomed to what limits it.",

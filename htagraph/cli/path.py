@@ -161,11 +161,16 @@ def write_path(found: CriticalPath | JobPath, out: Path, **options: Any) -> None
         ".pftrace": found.to_perfetto,
         ".dot": found.to_dot,
     }
-    hint = "end the name in .pftrace or .dot."
     if isinstance(found, CriticalPath):
         writers[".json"] = found.flame if _is_flame(out) else found.to_chrome_json
         writers[".collapsed"] = found.flame
         hint = "end the name in .pftrace, .json or .dot; or .collapsed or .speedscope.json."
+    else:
+        most = found.breakdown(by="rank").index[0]
+        hint = (
+            "end the name in .pftrace or .dot. A flame graph is of one rank: add "
+            f"--rank {most}, which has most of the path."
+        )
     if suffix not in writers:
         raise OutputError(f"unknown format {suffix!r}.", path=out, hint=hint)
     writers[suffix](out, **options)

@@ -341,10 +341,8 @@ def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     tail, head = (side[pieces.edge[rows]] for side in (dag.edges.tail, dag.edges.head))
     before = "before " + dag.events.names(waiting[found])
     waits = np.flatnonzero(cause == _CODE[Cause.PYTHON_WAITS])
-    awaited = np.array([does for does, _, _ in WAITS], dtype=object)[
-        pieces.topic[waits] - FIRST_WAIT
-    ]
-    said = np.concatenate([[""], before, gap_places(dag, tail, head), awaited])
+    does = np.array([*WAITS], dtype=object)[pieces.topic[waits] - FIRST_WAIT]
+    said = np.concatenate([[""], before, gap_places(dag, tail, head), does])
     number, texts = pd.factorize(said)
     places = np.zeros(len(cause), dtype=np.int32)
     places[np.concatenate([full[found], rows, waits])] = number[1:]

@@ -19,6 +19,7 @@ from htagraph.arrays.codes import gather
 from htagraph.arrays.intervals import sum_by_code
 from htagraph.arrays.matching import cut_at, last_before
 from htagraph.arrays.nesting import nest
+from htagraph.explain.critical_path import path_segments
 from htagraph.explain.segments import NO_EVENT_NAMES, Segments
 from htagraph.lookup.attribution import host_of
 from htagraph.lookup.python_code import functions_of
@@ -29,6 +30,7 @@ from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.labels import printable
 from htagraph.model.names import without_step_number
 from htagraph.model.schema import categorical
+from htagraph.model.window import Window
 from htagraph.writers.flame import BELOW
 
 _VARIES = re.compile(r" object at 0x[0-9a-f]+|(?P<module>^nn\.Module: .*)_\d+$")
@@ -40,7 +42,7 @@ class Stacks:
     """Parts of segments, and the stack of each: an item of a forest, with all above it."""
 
     dag: Dag
-    segment: I64  # Segment of each part
+    bound: I8  # Bound of each part
     dur_ns: I64
     leaf: I64  # Innermost item of each part, -1 for none
     forward: I64  # Item of the forward operator that a part of the backward pass belongs to, or -1
@@ -64,11 +66,11 @@ class Stacks:
         own_ns = sum_by_code(leaf[known], self.dur_ns[known], len(item))
         return sums_under(parent, self.function[item], own_ns, len(self.dag.events.symbols))
 
-    def flame(self, bound: I8) -> pd.DataFrame:
-        """Time by stack and bound, most first, schema `FLAME`; `bound`: of each segment."""
+    def flame(self) -> pd.DataFrame:
+        """Time by stack and bound, most first, schema `FLAME`."""
         texts, node = self._named
-        columns = {"node": gather(node, self.leaf), "bound": bound[self.segment]}
-        rows = pd.DataFrame(columns | {"dur_ns": self.dur_ns})
+        columns = {"node": gather(node, self.leaf), "bound": self.bound, "dur_ns": self.dur_ns}
+        rows = pd.DataFrame(columns)
         rows = rows.groupby(["node", "bound"], as_index=False).sum()
         rows = rows.sort_values("dur_ns", ascending=False, kind="stable", ignore_index=True)
         nameless = np.array([NO_EVENT_NAMES.get(one, "(host gap)") for one in Bound], dtype=object)
@@ -98,6 +100,11 @@ class Stacks:
                 for one, own in zip(above.tolist(), name.tolist(), strict=True)
             ]
         return np.array([*texts[1:], ""], dtype=object), node
+
+
+def window_stacks(dag: Dag, window: Window) -> Stacks:
+    """The stacks of the critical path of a window."""
+    return path_stacks(dag, path_segments(dag, [window]))
 
 
 def path_stacks(dag: Dag, segments: Segments) -> Stacks:
@@ -151,7 +158,8 @@ def path_stacks(dag: Dag, segments: Segments) -> Stacks:
     forward = _forward_operators(dag)
     forward = gather(forward, nearest(above, leaf, forward >= 0))
     item, parent, found, place = chained(above, base, leaf, forward)
-    return Stacks(dag, part[again], until - since, found, gather(place, forward), item, parent)
+    bound = segments.bound[part[again]]
+    return Stacks(dag, bound, until - since, found, gather(place, forward), item, parent)
 
 
 def chained(

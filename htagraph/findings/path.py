@@ -32,6 +32,7 @@ from htagraph.writers.answering import answers
 
 if TYPE_CHECKING:
     from htagraph.explain.segment_pieces import Attributed
+    from htagraph.explain.stacks import Stacks
     from htagraph.replay.excerpt import Excerpt
     from htagraph.replay.predictions import Trials
     from htagraph.replay.rehearsal import Rehearsal
@@ -119,6 +120,13 @@ class CriticalPath:
     def coded(self) -> Segments:
         """Segments in codes, which suffice for sums."""
         return path_segments(self.dag, [self.window])
+
+    @cached_property
+    def stacks(self) -> Stacks:
+        """What each part of the path belongs to."""
+        from htagraph.explain.stacks import path_stacks  # noqa: PLC0415  deferred: few need it
+
+        return path_stacks(self.dag, self.coded)
 
     @property
     def bounds(self) -> I8:
@@ -276,10 +284,9 @@ class CriticalPath:
         >>> bool(path.flame()["dur_ns"].sum() == path.dur_ns)
         True
         """
-        from htagraph.explain.stacks import path_stacks  # noqa: PLC0415  deferred: few need it
-        from htagraph.writers.flame import write_flame  # noqa: PLC0415
+        from htagraph.writers.flame import write_flame  # noqa: PLC0415  deferred: few need it
 
-        found = path_stacks(self.dag, self.coded).flame(self.bounds)
+        found = self.stacks.flame()
         if out is not None:
             write_flame(out, found, f"Critical path of {self.window_name}")
         return found

@@ -365,7 +365,7 @@ RECORDING: tuple[Rule, ...] = (
         when=lambda it: _is_unnamed(it) and not it.run.is_pytorch,
     ),
     Rule(
-        "Record Python code to name it: profile(with_stack=True), or "
+        "Record Python code to name it: with htagraph.profile or htagraph.handler, or "
         "torch.profiler.record_function around its parts.",
         when=_is_unnamed,
     ),

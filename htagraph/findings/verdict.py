@@ -355,6 +355,8 @@ class Verdict:
         The part of the window that was replayed, if not all of it.
     functions : tuple of FunctionCost
         The largest functions of the program, if Python stacks were recorded.
+    uneven : str
+        The call that takes longer than the others of its step, in every step; empty for none.
 
     Examples
     --------
@@ -377,6 +379,7 @@ class Verdict:
     roof: str = ""
     rests_on: str = ""
     functions: tuple[FunctionCost, ...] = ()
+    uneven: str = ""
 
     @property
     def to_record(self) -> str:
@@ -385,9 +388,10 @@ class Verdict:
 
     @property
     def by_function(self) -> str:
-        """What functions cost that no card names, in one sentence; empty for none."""
+        """What functions cost that no card names, and which call is uneven; empty for none."""
         told = "; ".join(one.said for one in self.functions if one.said)
-        return f"With all that they call: {told}." if told and not self.is_hidden else ""
+        told = f"With all that they call: {told}." if told and not self.is_hidden else ""
+        return " ".join(filter(None, (told, self.uneven)))
 
     @property
     def by_cause(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.self_time import ReplayTime, replay_time
+from htagraph.explain.stacks import window_stacks
 from htagraph.findings.context import Context, Light, find_context
 from htagraph.findings.findings import (
     Told,
@@ -22,6 +23,7 @@ from htagraph.findings.findings import (
     roof_in_words,
 )
 from htagraph.findings.path import CriticalPath
+from htagraph.findings.uneven_calls import uneven_calls
 from htagraph.findings.verdict import LEAST_CARD, FunctionCost, Verdict, percent
 from htagraph.lookup.damage import (
     LOST_LIMIT,
@@ -37,7 +39,7 @@ from htagraph.model.labels import name_label
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.queries.functions import EVERYWHERE, functions
+from htagraph.queries.functions import EVERYWHERE, functions_in
 from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.queries.roofline import speed_of_light
 from htagraph.replay.changes import remove
@@ -112,8 +114,8 @@ def too_little(attributed_time: pd.DataFrame, n_events: int, *, has_device: bool
         f"{human_count(n_events, 'event')}, no device work, and "
         f"{human_duration(known_ns)} of {human_duration(whole_ns)} in operators, calls or ranges "
         "of the program. Capture whole steps: profile around the training loop, with "
-        "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA), and "
-        "with_stack=True for Python code."
+        "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA); htagraph.profile "
+        "does, and samples Python code."
     )
 
 
@@ -179,6 +181,7 @@ def _bounds(path: CriticalPath, costs: pd.DataFrame | None, damage: Sequence[Dam
         verdict = replace(verdict, rests_on=path.excerpt.sentence)
         if context.has_stacks:
             verdict = replace(verdict, functions=function_costs(path, verdict))
+        verdict = replace(verdict, uneven=uneven_calls(path.dag, path.window, labels))
     if context.is_replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)
@@ -196,8 +199,8 @@ def function_costs(path: CriticalPath, verdict: Verdict) -> tuple[FunctionCost, 
     Those around others, in which most of their time is, are left out.
     """
     part, rehearsal = path.excerpt, path.trials.rehearsal
-    find = partial(functions, part.dag, part.window)
-    found = rehearsal.expected.replay.once("functions", find)
+    find = partial(window_stacks, part.dag, part.window)
+    found = functions_in(rehearsal.expected.replay.once("stacks", find), part.window)
     whole_ns = part.window.dur_ns
     is_one = (found["frame"] != "") & (found["inclusive_ns"] < EVERYWHERE * whole_ns)
     is_one &= found["own_ns"] >= np.maximum(LEAST_CARD * whole_ns, _MOST * found["inclusive_ns"])

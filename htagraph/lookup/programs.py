@@ -112,6 +112,14 @@ repositories.
 """
 
 
+def is_users_range(dag: Dag) -> Bools:
+    """Whether each event is a host range that the program named."""
+    events = dag.events
+    is_users: Bools = (events.kind == EventKind.ANNOTATION) & ~events.searched(_NOT_USERS)
+    is_users[step_events(events)[0]] = False
+    return is_users
+
+
 def user_ranges(dag: Dag, event: Rows) -> tuple[I32, Texts]:
     """Nested user ranges around each event, itself included: a code, and the text of each code.
 
@@ -119,8 +127,7 @@ def user_ranges(dag: Dag, event: Rows) -> tuple[I32, Texts]:
     launched.
     """
     events, symbols = dag.events, dag.events.symbols
-    is_users = (events.kind == EventKind.ANNOTATION) & ~events.named(symbols.searched(_NOT_USERS))
-    is_users[step_events(events)[0]] = False
+    is_users = is_users_range(dag)
     rows = np.flatnonzero(is_users)
     texts, code = [""], np.zeros(len(events), dtype=np.int32)
     if not len(rows):

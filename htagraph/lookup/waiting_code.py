@@ -20,62 +20,38 @@ from htagraph.model.names import function_and_place
 FIRST_WAIT = 64
 """Topics of code from here on are waits: their place in `WAITS` is the rest."""
 
-_NEVER = r"(?!)"
-WAITS = (
-    (
-        "waits for a pool",
-        (
-            r"concurrent/futures/_base\.py\(\d+\): .*\b(result|exception|wait|as_completed)$|"
-            r"multiprocessing/pool\.py\(\d+\): .*\b(get|wait|next|map|starmap|apply)$"
-        ),
-        _NEVER,
+WAITS = {
+    "waits for a pool": (
+        "concurrent/futures/_base.py:(result|exception|wait|as_completed)$"
+        "|multiprocessing/pool.py:(get|wait|next|map|starmap|apply)$"
     ),
-    (
-        "waits for a queue",
-        (
-            r"(^|/)queue\.py\(\d+\): .*\b(get|put|join)$"
-            r"|multiprocessing/queues\.py\(\d+\): .*\b(get|put)$"
-        ),
-        r"^<built-in method get of _queue\.",
+    "waits for a queue": (
+        "(^|/)queue.py:(get|put|join)$|multiprocessing/queues.py:(get|put)$"
+        r"|^<built-in method get of _queue\."
     ),
-    (
-        "waits for another thread",
-        r"(^|/)threading\.py\(\d+\): .*\b(wait|wait_for|join)$",
-        _NEVER,
+    "waits for another thread": "(^|/)threading.py:(wait|wait_for|join)$",
+    "waits for a lock": (
+        r"^<built-in method acquire of _thread|^<([\w.]+\.)?acquire>$|^<with [\w.]*(?i:lock|cond)"
     ),
-    (
-        "waits for a lock",
-        _NEVER,
-        r"^<built-in method acquire of _thread|^<([\w.]+\.)?acquire>$|^<with [\w.]*(?i:lock|cond)",
+    "waits for another process": (
+        r"(^|/)subprocess.py:|multiprocessing/(process|popen_\w+|connection).py:"
+        r"|^<(built-in function |os\.|_)(fork|fork_exec|waitpid|wait4|posix_spawn)>$"
     ),
-    (
-        "waits for another process",
-        r"(^|/)subprocess\.py\(|multiprocessing/(process|popen_\w+|connection)\.py\(",
-        r"^<(built-in function |os\.|_)(fork|fork_exec|waitpid|wait4|posix_spawn)>$",
+    "waits for a server": "(^|/)(http/client|smtplib|ftplib|urllib/request|xmlrpc/client).py:",
+    "waits for the event loop": r"(^|/)asyncio/\w+.py:",
+    "sleeps": r"^<(built-in function |time\.)?sleep>$",
+    "waits for a socket or pipe": (
+        "(^|/)(socket|ssl|selectors).py:"
+        r"|^<built-in (function select>|method (poll of select\.|\w+ of \S*[sS]ocket ))"
+        r"|^<[\w.]+\.(e?poll|select|recv\w*|_?accept|connect|sendall)>$"
     ),
-    (
-        "waits for a server",
-        r"(^|/)(http/client|smtplib|ftplib|urllib/request|xmlrpc/client)\.py\(",
-        _NEVER,
+    "waits for a file": (
+        r"^<built-in function f(data)?sync>$|^<([\w.]+\.)?(read\w*|write\w*|flush|f(data)?sync)>$"
     ),
-    ("waits for the event loop", r"(^|/)asyncio/\w+\.py\(", _NEVER),
-    ("sleeps", _NEVER, r"^<(built-in function |time\.)?sleep>$"),
-    (
-        "waits for a socket or pipe",
-        r"(^|/)(socket|ssl|selectors)\.py\(",
-        (
-            r"^<built-in (function select>|method (poll of select\.|\w+ of \S*[sS]ocket ))"
-            r"|^<[\w.]+\.(e?poll|select|recv\w*|_?accept|connect|sendall)>$"
-        ),
-    ),
-    (
-        "waits for a file",
-        _NEVER,
-        r"^<built-in function f(data)?sync>$|^<([\w.]+\.)?(read\w*|write\w*|flush|f(data)?sync)>$",
-    ),
-)
-"""What code does, the function of the standard library that it called, and the call of C code, by
-the names of frames of Kineto and of samples. The outermost function counts before the call."""
+}
+"""What code does, by the names of frames of Kineto and of samples: functions of the standard
+library that it called (``.py:`` stands for line and class), and calls of C code, which begin with
+``<``. The outermost function counts before the call."""
 _FOR_THREADS = 4
 """So many of these wait for other threads, which are idle themselves while they do."""
 
@@ -100,11 +76,11 @@ def wait_kinds(dag: Dag, event: Rows, parent: I64, is_user: Bools) -> I64:
     """
     events, every = dag.events, np.arange(len(event))
     name, searched = events.name[event], events.symbols.searched
-    called, within = np.full((2, len(event)), -1)
-    for number in reversed(range(len(WAITS))):
-        _, frame, call = WAITS[number]
-        called[searched(call)[name]] = number
-        within[searched(frame.replace("/", r"[/\\]"))[name]] = number
+    kind, is_call = np.full(len(events.symbols), -1), searched("^<")
+    for number, names in reversed(list(enumerate(WAITS.values()))):
+        pattern = names.replace("/", r"[/\\]").replace(".py:", r"\.py\(\d+\): .*\b")
+        kind[searched(pattern)] = number
+    called, within = (np.where(one, kind, -1)[name] for one in (is_call, ~is_call))
     user = nearest(parent, every, is_user)
     outermost = highest(np.where(user == parent, -1, parent), every, within >= 0)
     waits = (called >= 0) & (events.dur_ns[event] >= _LEAST_NS)

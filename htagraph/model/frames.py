@@ -179,6 +179,40 @@ STEP_DIFF = schema(
     ),
 )
 
+KEPT_RUNS = schema(
+    "KEPT_RUNS",
+    "time name commit step_ns first moved",
+    time=text("when it was recorded, in UTC"),
+    start_ns="the same, since 1970",
+    name=name("trace, or folder of a job"),
+    key=identifier("by the content of its files", dtype="object"),
+    series=name("key of the first of the runs that are comparable in turn"),
+    commit=text("checked out when it was recorded; empty for unknown"),
+    step_ns="step time",
+    typical_step_ns="mean of typical steps",
+    first=text("first cause, with its cost"),
+    moved=text("change against the run before it", heading="change"),
+)
+
+RUN_CHANGES = schema(
+    "RUN_CHANGES",
+    "time name before_ns after_ns change_share cause cause_ns by n_commits commits",
+    time=text("when the first run of the new level was recorded, in UTC"),
+    start_ns="the same, since 1970",
+    name=name("first run of the new level"),
+    key=identifier("its key", dtype="object"),
+    series=name("key of the first run of its series"),
+    before_ns="median of the typical step times of the level before",
+    after_ns="median of those of the new level",
+    change_share=share("how much longer steps are", heading="change"),
+    cause=label("cause whose cost changed most, by its median", dtype="object"),
+    cause_ns="how much more it costs, per step",
+    by=label("code, machine (all parts by the same factor), or unclear", dtype="object"),
+    said=text("a run of the new level against one of the level before"),
+    n_commits=count("commits between the runs that are clearly of one level"),
+    commits=text("the first of them, with their subjects"),
+)
+
 SHAPE_DIFF = schema(
     "SHAPE_DIFF",
     name=name("operator with the shapes of its inputs"),

@@ -30,6 +30,7 @@ from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.segment_pieces import Attributed
 from htagraph.explain.segments import NO_EVENT_NAMES, Segments, segment_labels
 from htagraph.explain.self_time import self_time
+from htagraph.explain.stacks import path_stacks
 from htagraph.lookup.attribution import (
     host_of,
     innermost,
@@ -52,7 +53,7 @@ from htagraph.model.schema import categorical, labelled
 from htagraph.model.symbols import alphabetical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.queries.functions import functions, worth_removing
+from htagraph.queries.functions import functions_in, worth_removing
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
 from htagraph.replay.charges import Charges
@@ -316,13 +317,16 @@ def trials_on(
             return
         done = kinds_done(can_capture=can_capture(dag, window), loading=find_loading(dag))
         sequences = _sequences(dag, window, _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS)
-        found = rehearsal.expected.replay.once("functions", partial(functions, dag, window))
         columns = {"event": segments.event, "edge": segments.edge, "dur_ns": segments.dur_ns}
         labels = {
             name: categorical(*segment_labels(dag, segments, name)) for name in ("bound", "name")
         }
         frame = pd.DataFrame(labels | columns, copy=False)
-        frames = worth_removing(found)
+        frames: list[str] = []
+        if (dag.events.kind == EventKind.PYTHON).any():
+            find = partial(path_stacks, dag, segments)
+            stacks = rehearsal.expected.replay.once("stacks", find)
+            frames = worth_removing(functions_in(stacks, window))
         yield from of_parts(
             frame, charged.labels(), sequences, frames, is_large=is_large, done=done
         )

@@ -8,8 +8,7 @@ import pandas as pd
 from htagraph.arrays.ancestors import nearest
 from htagraph.arrays.codes import gather
 from htagraph.errors import GraphError
-from htagraph.explain.critical_path import path_segments
-from htagraph.explain.stacks import path_stacks
+from htagraph.explain.stacks import Stacks, window_stacks
 from htagraph.model.answers import FUNCTIONS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -40,10 +39,14 @@ def functions(dag: Dag, window: Window) -> pd.DataFrame:
     Device work counts to the stack of its launch, and time of a thread without frames (autograd)
     to the main thread's stack. Own time adds up to the window. Empty without Python stacks.
     """
-    events, none = dag.events, len(dag.events.symbols)
-    if not (events.kind == EventKind.PYTHON).any():
+    if not (dag.events.kind == EventKind.PYTHON).any():
         return FUNCTIONS.empty()
-    stacks = path_stacks(dag, path_segments(dag, [window]))
+    return functions_in(window_stacks(dag, window), window)
+
+
+def functions_in(stacks: Stacks, window: Window) -> pd.DataFrame:
+    """The same of stacks of the path of a window."""
+    events, none = stacks.dag.events, len(stacks.dag.events.symbols)
     owner = gather(stacks.function, stacks.leaf)
     op = nearest(stacks.parent, stacks.leaf, events.kind[stacks.event] == EventKind.OP)
     is_inside = (op >= 0) & (gather(stacks.function, op) == owner)  # the function calls it

@@ -47,7 +47,8 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     and Patterson 2009). Operations count a multiply-add as 2; only matrix units are counted.
     Products of fp32 may be rounded to TF32, unless the name of their kernel says that they run on
     CUDA cores. `by`: operator, operator with the shapes of its inputs, kernel; innermost module or
-    annotation, step or phase of training of its launch; or family of models. Largest excess over
+    annotation, step or phase of training of its launch, of which a recomputed forward pass is told
+    by module; or family of models. Largest excess over
     the roof first. ``device_ns`` adds up to all device time in the window. Work without a model has
     a row of its own in each group, without rates; if it has no operator, its launches count as
     calls. ``attrs["peaks"]`` has the device, its memory bandwidth and its dense peaks, if they are
@@ -152,7 +153,13 @@ def _grouped(dag: Dag, work: I64, roofs: OperatorRoofs, by: str) -> Groups:
         family = gather(roofs.work.of_calls("family"), roofs.work.call, len(Family))
         names = np.array([*(one.label for one in Family), ""], dtype=object)
         return Groups(family.astype(np.int64), names)
-    return BY_LAUNCH[by](dag, work)
+    groups = BY_LAUNCH[by](dag, work)
+    if by == "phase":
+        again, modules = groups.names[Phase.RECOMPUTED], BY_LAUNCH["module"](dag, work)
+        is_in = (groups.code == Phase.RECOMPUTED) & (modules.names[modules.code] != "")
+        code = np.where(is_in, len(groups.names) + modules.code, groups.code)
+        return Groups(code, np.append(groups.names, f"{again} of " + modules.names))
+    return groups
 
 
 EVERYTHING = "all operators"

@@ -80,8 +80,9 @@ EMPTY_ANSWERS = {
     "slack": "No events here.",
     "cost": "No such group here.",
     "near_critical": "No other chain comes that close to the path; a larger within_ns finds more.",
-    "functions": "No Python stacks here. torch.profiler.profile(with_stack=True) records them; if "
-    "the file has stacks, --stacks reads them.",
+    "functions": "No Python stacks here. htagraph.profile and htagraph.handler sample them, "
+    "torch.profiler.profile(with_stack=True) records them; if the file has stacks, --stacks reads "
+    "them.",
     "kinds": "No events here.",
     "quality": "Nothing to check.",
     "damage": "Nothing is known to be missing or wrong in the recording.",

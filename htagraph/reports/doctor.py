@@ -122,7 +122,8 @@ def _events(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
         "Python stacks",
         int(n_of_kind[EventKind.PYTHON]) + trace.skipped.get(STACKS, 0),
         "host time has no source lines",
-        "profile(with_stack=True); the file gets several times larger",
+        "htagraph.profile or htagraph.handler sample them; with_stack=True records each call, in a "
+        "file several times larger",
         found_by=_sampled_by(trace),
     )
     yield _present(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b, file_digest
 from math import isfinite
@@ -27,6 +27,7 @@ from htagraph.errors import TraceFormatError
 from htagraph.job.job import Job
 from htagraph.model.labels import name_label
 from htagraph.model.units import human_duration, human_percent, human_time
+from htagraph.readers.storage import file_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import summary_profile
 from htagraph.reports.report import Report, report
@@ -64,7 +65,7 @@ _GIT_S = 10
 _DEVICE = ("idle", "communication")
 """States of devices that a logger gets: those that a check has limits for."""
 
-KeptBy = Literal["watch", "report", "check", "try", "profile"]
+KeptBy = Literal["watch", "report", "check", "try"]
 """What kept a run."""
 
 
@@ -91,9 +92,9 @@ class KeptRun:
     """A run in one row: when, where and of what commit, its step time, and what limits it."""
 
     key: str  # By the content of its files: a run is kept once
-    time_ns: int  # When it was recorded, since 1970
+    start_ns: int  # When it was recorded, since 1970
     name: str
-    source: str  # What kept it: ``watch``, ``report``, ``check``, ``try`` or ``profile``
+    source: str  # What kept it: ``watch``, ``report``, ``check`` or ``try``
     commit: str = ""  # Checked out where its files are when it was recorded; empty for unknown
     devices: str = ""
     torch: str = ""  # Version of PyTorch; empty for unknown
@@ -119,7 +120,7 @@ class KeptRun:
     change_share: float | None = None  # How much longer its typical steps are than those
     noise_share: float | None = None  # The largest difference that counts as noise; None: unknown
     change: str = ""  # The comparison in words
-    is_change: bool = False
+    is_change: bool = False  # Beyond noise, not as a busy machine makes it, and nothing is damaged
     files: list[KeptFile] = field(default_factory=list)
     error: str = ""  # Why it could not be read
 
@@ -129,42 +130,46 @@ class KeptRun:
         said = [self.error]
         if self.step_ns is not None:
             step = human_duration(self.step_ns) + (" a step" if self.unit == "step" else "")
-            said = [step, self.first, *(["damaged"] if self.damage else []), self._moved]
+            said = [step, self.first, *(["damaged"] if self.damage else []), self.moved]
         told = " · ".join(filter(None, said))
         told = told[: LINE_WIDTH - _LEAST_NAME - 2]
         return f"{name_label(self.name, width=LINE_WIDTH - len(told) - 2)}: {told}"
 
     @property
-    def _moved(self) -> str:
+    def moved(self) -> str:
         """The change against the run before it, in a few words; empty for none before it."""
         if self.change_share is None:
             return ""
         if self.noise_share is None:
             return "too few steps to compare"
-        if not self.is_change:
-            doubtful = abs(self.change_share) > self.noise_share
-            return "may be the machine" if doubtful else "no change"
+        if abs(self.change_share) <= self.noise_share:
+            return "no change"
         how = "slower" if self.change_share > 0 else "faster"
-        noise = human_percent(self.noise_share)
-        return f"{human_percent(abs(self.change_share))} {how} (noise {noise})"
+        why = f" (noise {human_percent(self.noise_share)})" if self.is_change else ", in doubt"
+        return f"{human_percent(abs(self.change_share))} {how}{why}"
 
 
 def row_of(
-    summary: Summary | JobSummary, profile: RunProfile | None = None, source: KeptBy = "report"
+    summary: Summary | JobSummary,
+    profile: RunProfile | None = None,
+    source: KeptBy = "report",
+    *,
+    files: Sequence[Path] = (),
 ) -> KeptRun:
-    """A run in one row, not yet compared; nothing is written."""
+    """A run in one row, not yet compared; nothing is written.
+
+    `files`: all that were given, also those that cannot be used; by default those that are.
+    """
     run, verdict = profile or summary_profile(summary), summary.verdict
     per = max(verdict.n_steps, 1)
     first = next(iter(verdict.cards), None)
     said = f"{first.title}: {first.said}" if first else _no_first_cause(verdict.state)
-    files = [KeptFile.of(path) for path in _files(summary) if path.is_file()]
-    # By its content; of events in memory, by what is known of them.
-    digests = sorted(one.digest for one in files) or [repr(run.document())]
+    kept = [KeptFile.of(path) for path in files or _files(summary) if path.is_file()]
     start_ns = summary.path.start_ns
-    changed_ns = max((one.changed_ns for one in files), default=0)
+    changed_ns = max((one.changed_ns for one in kept), default=0)
     row = KeptRun(
-        key=blake2b("".join(digests).encode(), digest_size=8).hexdigest(),
-        time_ns=start_ns if start_ns > _FROM_NS else changed_ns,
+        key=_key([one.digest for one in kept] or [repr(run.document())]),
+        start_ns=start_ns if start_ns > _FROM_NS else changed_ns,
         name=summary.name,
         source=source,
         devices=run.devices,
@@ -187,9 +192,27 @@ def row_of(
             for one in verdict.findings
         },
         damage=list(verdict.damage),
-        files=files,
+        files=kept,
     )
-    return replace(row, commit=commit_at(Path(files[0].path).parent, row.time_ns) if files else "")
+    return replace(row, commit=commit_at(Path(kept[0].path).parent, row.start_ns) if kept else "")
+
+
+def unread(paths: Sequence[Path], start_ns: int, why: str, source: KeptBy) -> KeptRun:
+    """The row of a run that could not be read."""
+    files = [KeptFile.of(path) for path in paths]
+    return KeptRun(
+        key=_key(one.digest for one in files),
+        start_ns=start_ns or max(one.changed_ns for one in files),
+        name=Path(files[0].path).name,
+        source=source,
+        files=files,
+        error=" ".join(why.split()),
+    )
+
+
+def _key(digests: Iterable[str]) -> str:
+    """The key of a run, by the content of its files."""
+    return blake2b("".join(sorted(digests)).encode(), digest_size=8).hexdigest()
 
 
 def _no_first_cause(state: str) -> str:
@@ -198,10 +221,12 @@ def _no_first_cause(state: str) -> str:
 
 
 def _files(summary: Summary | JobSummary) -> list[Path]:
-    """The files that a summary is of."""
+    """The files that a summary is of: a file may hold several ranks."""
     if isinstance(summary, JobSummary):
-        return [Path(rank.path) for rank in summary.job.summaries.values()]
-    return [] if summary.trace.path is None else [Path(summary.trace.path)]
+        paths = [rank.path for rank in summary.job.summaries.values()]
+    else:
+        paths = [] if summary.trace.path is None else [summary.trace.path]
+    return list(dict.fromkeys(file_of(Path(path)) for path in paths))
 
 
 def commit_at(folder: Path, time_ns: int) -> str:
@@ -276,8 +301,16 @@ class KeptRuns:
 
     def compared(self, row: KeptRun, profile: RunProfile) -> KeptRun:
         """A run, compared with the last one before it that is comparable, if any is."""
-        earlier = [one for one in self._latest if one.time_ns <= row.time_ns and not one.error]
-        earlier.sort(key=lambda one: -one.time_ns)
+        alike = ("unit", "devices", "world_size", "n_ranks")
+        earlier = [
+            one
+            for one in self._latest
+            if one.start_ns <= row.start_ns
+            and one.key != row.key
+            and not one.error
+            and all(getattr(one, name) == getattr(row, name) for name in alike)
+        ]
+        earlier.sort(key=lambda one: -one.start_ns)
         for one in earlier[:_MOST_TRIED]:
             try:
                 found = RunDiff(RunProfile.read(self.profile_file(one.key)), profile)
@@ -291,7 +324,7 @@ class KeptRuns:
                     change_share=found.delta_share,
                     noise_share=found.noise_share if isfinite(found.noise_share) else None,
                     change=found.verdict(),
-                    is_change=found.is_change,
+                    is_change=found.is_change and not found.damage,
                 )
         return replace(row, series=row.key)
 
@@ -305,9 +338,13 @@ class KeptRuns:
         return row
 
     def add(self, row: KeptRun) -> None:
-        """Append the row of a run: it is on the disk when this returns."""
+        """Append the row of a run: it is on the disk when this returns.
+
+        One that another process kept meanwhile stays.
+        """
         new_folder(self.folder)
-        append_line(self.table, msgspec.json.encode(row))
+        if all(one.key != row.key for one in self._latest):
+            append_line(self.table, msgspec.json.encode(row))
 
     def keep(self, summary: Summary | JobSummary, source: KeptBy) -> KeptRun:
         """Keep a run; one that is kept already, by its content, is left as it is."""
@@ -350,5 +387,5 @@ def scalars(run: str | Path | Trace | Job | Report | Summary | JobSummary) -> di
     times = {"step_ms": row.step_ns, "typical_step_ms": row.typical_step_ns}
     times |= {f"cost_ms/{cause}": cost_ns for cause, cost_ns in row.cost_ns.items()}
     shares = {f"device/{part}": profile.share("device", part) for part in _DEVICE}
-    found = {name: time_ns / 1e6 for name, time_ns in times.items() if time_ns is not None}
+    found = {name: ns / 1e6 for name, ns in times.items() if ns is not None}
     return found | {name: share for name, share in shares.items() if share is not None}

@@ -119,6 +119,19 @@ def write_text(path: str | Path, text: str) -> None:
         file.write(text.encode("utf-8", "replace"))
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[bool]:
+    """Whether this process alone holds a lock; it is given back even if the process is killed."""
+    with path.open("ab") as file:
+        is_mine = True
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_mine = False
+        yield is_mine
+
+
 def append_text(path: str | Path, text: str) -> None:
     """Append to a file that others write, too."""
     try:

@@ -221,3 +221,12 @@ def test_the_program_of_the_documents_runs_as_it_stands(tmp_path):
 
     assert done.returncode == 0
     assert " of this run: " in done.stdout
+
+
+def test_a_profile_keeps_its_run(tmp_path):
+    """One row, with the version of PyTorch, which no trace has."""
+    assert train("keep", tmp_path).returncode == 0
+    [row] = hg.KeptRuns(tmp_path / "kept")
+
+    assert (row.unit, row.n_steps) == ("step", 2)
+    assert re.match(r"\d+\.\d+", row.torch)

@@ -31,7 +31,11 @@ def train(case: str, folder: str, model: nn.Module, rank: int = 0) -> None:
     """Train; rank 1 is late, and rank 2 may never arrive."""
     block, _, number = case.partition("-")
     n_steps = int(number or N_STEPS)
-    with hg.profile(folder) if block == "block" else handled(folder, case) as profiler:
+    if block in ("block", "keep"):
+        own = hg.profile(folder, keep=f"{folder}/kept" if block == "keep" else None)
+    else:
+        own = handled(folder, case)
+    with own as profiler:
         for step in range(n_steps or 1):
             if rank == 1:
                 time.sleep(0.05)

@@ -122,6 +122,18 @@ def test_a_format_that_nobody_knows_is_refused(run, trace, tmp_path):
     assert (code, ".pftrace, .json or .dot" in err) == (1, True)
 
 
+def test_a_flame_graph_of_a_job_is_of_the_rank_with_most_of_its_path(run, tmp_path):
+    """Stacks of several ranks have nothing in common."""
+    job, out = hg.demo_trace("job"), tmp_path / "flame.collapsed"
+
+    code, _, err = run("path", job, "--out", out, "-q")
+    rank = err.partition("--rank ")[2][:1]
+
+    assert (code, "A flame graph is of one rank" in err, out.exists()) == (1, True, False)
+    assert run("path", job, "--rank", rank, "--out", out, "-q")[0] == 0
+    assert out.exists()
+
+
 def test_dot_prints_a_graph(run, trace):
     """For a pipe into Graphviz."""
     code, out, _ = run("dot", trace, "--window", "ProfilerStep#1")
@@ -241,7 +253,7 @@ def test_demo_reports_on_every_planted_fault(run, tmp_path):
     code, out, err = run("demo", "--out", tmp_path / "demo")
 
     assert code == 0
-    assert "Data loading costs 77% of this run: 54.9 ms a step would be 12.8 ms without it." in out
+    assert "Data loading costs 80% of this run: 51.6 ms a step would be 10.3 ms without it." in out
     assert re.search(r"sync_in_loop +\.item\(\) in every layer +GPU synchronization +60%", out)
     assert re.search(r"none +nothing is wrong +GPU compute +72%", out)
     assert "Rank 2 is late: it costs " in out

@@ -86,7 +86,7 @@ def test_a_screen_reads_from_the_headline_to_the_fix(printed) -> None:
         "3. GPU compute                                        █▍                        costs 6%",
         "   ampere_sgemm_128x64_nn 1.66 ms; on 8% of the critical path, partly hidden",
         "   -> Use bf16/fp16 (torch.autocast) or torch.compile; start with the largest kernel.",
-        "Record Python code to name it: profile(with_stack=True), or",
+        "Record Python code to name it: with htagraph.profile or htagraph.handler, or",
         "torch.profiler.record_function around its parts.",
     ]
 

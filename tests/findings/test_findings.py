@@ -289,10 +289,10 @@ def test_what_would_name_untraced_code_is_said_once():
     recorded = Trace.from_events(events).compile().verdict()
     unread = Trace(Recording(events, rank=0, skipped={STACKS: 3})).compile().verdict()
 
-    assert recorded.to_record.startswith("Record Python code to name it: profile(with_stack=True)")
+    assert recorded.to_record.startswith("Record Python code to name it: with htagraph.profile")
     assert unread.to_record.endswith("htagraph report --stacks.")
     assert unread.findings[0].evidence[0].label == "Python not read (--stacks)"
-    assert repr(recorded).count("with_stack") == repr(unread).count("--stacks.") == 1
+    assert repr(recorded).count("htagraph.handler") == repr(unread).count("--stacks.") == 1
 
 
 def test_a_finding_says_in_which_steps_it_is():
@@ -550,8 +550,8 @@ def test_a_step_without_anything_in_it_is_not_judged() -> None:
     ) == (
         "2 events, no device work, and 0 ns of 1.01 s in operators, calls or ranges of the "
         "program. Capture whole steps: profile around the training loop, with "
-        "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA), and "
-        "with_stack=True for Python code."
+        "ProfilerActivity.CPU and the device's activity (ProfilerActivity.CUDA); htagraph.profile "
+        "does, and samples Python code."
     )
 
 

@@ -493,7 +493,7 @@ RECORD = {
     "Put torch.profiler.record_function": untraced(has_stacks=True),
     "Let the tracer": untraced(is_plain=True, is_pytorch=False),
     "NVTX ranges": untraced(is_pytorch=False),
-    "profile(with_stack=True)": untraced(),
+    "htagraph.profile or htagraph.handler": untraced(),
 }
 
 

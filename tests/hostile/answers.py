@@ -21,7 +21,7 @@ _TRACE = _DEMO / "dataloader.pt.trace.json.gz"
 _RANKS = [str(_DEMO / "job" / f"rank{rank}.pt.trace.json.gz") for rank in range(2)]
 _HTAGRAPH = str(Path(sys.executable).with_name("htagraph"))
 _AS_JSON = ("--json", "-", "--no-files", "--quiet")
-_FAULT = "Data loading costs 77% of this run"
+_FAULT = "Data loading costs 80% of this run"
 """What is found first in the capture that the demo leads with."""
 
 

@@ -53,6 +53,7 @@ _IN_MARKDOWN = re.compile(r"^\d\. \*\*(.+?)\*\*: (?:together )?costs? (<?\d+%)",
 _IN_PERFETTO = re.compile(r"^(.+), costs (<?\d+%)$", re.MULTILINE)
 _ON_A_CARD = re.compile(r'data-value="(\d+)".*?<strong>(.+?)</strong></p><div><h3>\d\. (.+?)</h3>')
 _ON_A_TILE = re.compile(r'data-value="([^"]+)"><span>([^<]+)</span><strong>([^<]+)')
+_IN_ONE_LINE = re.compile(r" · (.+?): (?:together )?costs? (<?\d+%)")
 _PATH_IN_SQL = "SELECT sum(dur_ns) AS dur_ns FROM segments"
 _PATH = re.compile(r": ([\d.,]+ \w+) in [\d,]+ segments?")
 
@@ -201,6 +202,10 @@ def report(run: Run) -> Answers:
     yield "Markdown", costs_in(_IN_MARKDOWN, markdown) | told(markdown)
     yield "page", page_figures(next(out.rglob("*.html")).read_text())
     yield "Perfetto", perfetto_figures(next(out.rglob("*.pftrace")))
+    line = printed("report", run.path, "--line")
+    yield "line", costs_in(_IN_ONE_LINE, line) | told(line.replace(" · ", " "))
+    block = re.sub(r"\\(.)", r"\1", printed("report", run.path, "--block"))
+    yield "block", costs_in(_IN_MARKDOWN, block) | told(block)
     profile = hg.RunProfile.read(file)
     yield (
         "baseline",

@@ -43,18 +43,22 @@ from tests.synth.simulator import simulate_job
 
 
 def slices(*rows: tuple[str, int, int, dict[str, int]]) -> hg.TraceGraph:
-    """Operators with their start and length, each with a kernel at its end; args besides."""
+    """Operators with their start and length, each with a kernel at its end; args besides.
+
+    Modules are Python frames.
+    """
     events: list[dict[str, Any]] = []
     for number, (name, start, dur, args) in enumerate(rows, start=1):
         on = {"ph": "X", "pid": 1, "tid": 1, "ts": start, "dur": dur, "name": name}
-        events.append(on | {"cat": "cpu_op", "args": args})
-        if not name.startswith(("autograd", "Optimizer")):
+        is_module = name.startswith("nn.Module: ")
+        events.append(on | {"cat": "python_function" if is_module else "cpu_op", "args": args})
+        if not name.startswith(("autograd", "Optimizer", "nn.Module: ")):
             call = {"name": "cudaLaunchKernel", "cat": "cuda_runtime", "ts": start + dur - 2}
             events.append(on | call | {"dur": 1, "args": {"correlation": number}})
             kernel = {"name": f"kernel of {name}", "cat": "kernel", "ts": 1_000 + 10 * number}
             where = {"device": 0, "stream": 7, "correlation": number}
             events.append(on | kernel | {"dur": 5, "tid": 7, "args": where})
-    return hg.load(json.dumps({"traceEvents": events}).encode()).compile()
+    return hg.load(json.dumps({"traceEvents": events}).encode(), stacks=True).compile()
 
 
 def phases_of(*inside: tuple[str, int]) -> dict[str, int]:
@@ -87,6 +91,29 @@ def test_forward_recomputed_backward_and_optimizer():
     rest = {"forward": 2, "optimizer": 1}
 
     assert checkpointed == {**rest, "recomputed forward": 3, "backward": 2}
+
+
+def test_what_is_recomputed_is_told_by_module():
+    """Of the rest of a step, the phase suffices."""
+    own = {"Sequence number": 4, "Fwd thread id": 1}
+    graph = slices(
+        ("aten::linear", 0, 40, {"Sequence number": 3}),
+        ("aten::relu", 50, 40, {"Sequence number": 4}),
+        ("autograd::engine::evaluate_function: ReluBackward0", 100, 300, own),
+        ("nn.Module: Block_0", 110, 60, {}),
+        ("aten::linear", 120, 40, {"Sequence number": 9}),
+        ("nn.Module: Block_1", 180, 60, {}),
+        ("aten::relu", 190, 40, {"Sequence number": 10}),
+        ("aten::mm", 250, 40, {}),
+    )
+    found = graph.roofline(by="phase").groupby("group")["n_kernels"].sum()
+
+    assert found.to_dict() == {
+        "forward": 2,
+        "recomputed forward of nn.Module: Block_0": 1,
+        "recomputed forward of nn.Module: Block_1": 1,
+        "backward": 1,
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +13,17 @@ from hypothesis import given
 
 import htagraph as hg
 from htagraph import Trace, TraceGraph
+from htagraph.errors import HTAGraphError
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
 from htagraph.queries.functions import worth_removing
+from htagraph.queries.questions import QUESTIONS
+from htagraph.readers.kineto.sampled_stacks import KEYS
 from htagraph.synth import timeline
 from tests.functions_removed import all_removed
 from tests.public_traces import FOLDER
-from tests.real_traces import CAPTURES
+from tests.real_traces import CAPTURES, TRACES, cases, located
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
@@ -263,6 +268,53 @@ def test_what_a_program_calls_is_all_of_a_real_path(file):
     assert flame["dur_ns"].sum() == path.dur_ns == found["own_ns"].sum()
     assert not flame.duplicated(["stack", "bound"]).any()
     assert found["inclusive_ns"].max() == path.dur_ns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cases(name for name in TRACES if not name.startswith("captures")))
+def test_stacks_of_public_traces_add_up(name):
+    """With the frames that some have: the outermost ones have what their threads have."""
+    graph = hg.load(located(name), stacks=True).compile()
+    path, found = graph.critical_path(), graph.functions()
+    stacks, events = path.stacks, graph.dag.events
+    is_root = (stacks.parent < 0) & (events.kind[stacks.event] == EventKind.PYTHON)
+    outermost = np.unique(events.symbols.array[events.name[stacks.event[is_root]]])
+
+    assert path.flame()["dur_ns"].sum() == path.dur_ns
+    if len(found):
+        assert found["own_ns"].sum() == path.dur_ns
+        flame = path.flame().assign(top=lambda rows: rows["stack"].str.partition(";")[0])
+        of_threads = flame.groupby("top")["dur_ns"].sum()
+        known = found[found["frame"].isin(outermost)].set_index("frame")["inclusive_ns"]
+        assert (known >= of_threads.reindex(known.index).fillna(0)).all()
+
+
+SAMPLED = CAPTURES.parent / "sampled.pt.trace.json.gz"
+
+
+def answers(graph):
+    """The verdict, and what every question answers, as text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {"verdict": str(graph.verdict()), "document": graph.verdict().document()}
+        for question in QUESTIONS:
+            try:
+                found[question] = graph.ask(question).to_csv()
+            except HTAGraphError as error:
+                found[question] = str(error)
+    return found
+
+
+def test_a_trace_without_its_samples_answers_as_if_they_were_not_read():
+    """Byte for byte: nothing but frames comes of them."""
+    document = json.loads(gzip.decompress(SAMPLED.read_bytes()))
+    rest = {key: value for key, value in document.items() if key not in KEYS}
+    recorded = {event["cat"] for event in document["traceEvents"] if "cat" in event}
+    stripped = hg.load(json.dumps(rest).encode()).compile()
+    ignored = hg.load(SAMPLED, categories=recorded).compile()
+
+    assert len(hg.load(SAMPLED).compile().functions()) > 1
+    assert answers(stripped) == answers(ignored)
 
 
 PLANTED = [

@@ -86,14 +86,6 @@ class _Bounds(NamedTuple):
     follows: Bools  # Whether it begins where the one before ends
 
 
-class _Ops(NamedTuple):
-    """Operators and API calls."""
-
-    lane: I32
-    start_ns: I64
-    end_ns: I64
-
-
 def with_sampled_stacks(
     columns: Columns,
     metadata: Mapping[str, Any],
@@ -124,7 +116,7 @@ def with_sampled_stacks(
     kind = event_kinds(symbols, rows["category"], rows["name"], rows["phase"], is_plain=is_plain)
     of = np.flatnonzero(among(kind, (EventKind.OP, EventKind.RUNTIME)))
     of = of[np.isin(rows["lane"][of], samples.lane)]
-    ops = _Ops(rows["lane"][of], rows["ts_ns"][of], rows["ts_ns"][of] + rows["dur_ns"][of])
+    ops = rows["lane"][of], rows["ts_ns"][of], rows["ts_ns"][of] + rows["dur_ns"][of]
     interval_ms = number_of(about.get("interval_ms"))
     bounds = _bounds(samples, ops, interval_ms * 1e6 if 0 < interval_ms < _LONGEST_MS else np.nan)
     _append(columns, tree, samples, bounds, window)
@@ -224,50 +216,52 @@ def _lanes(threads: list[tuple[Id, Id]], columns: Columns) -> I64:
     return np.array([found[thread] for thread in threads], dtype=np.int64)
 
 
-def _bounds(samples: _Samples, ops: _Ops, interval_ns: float) -> _Bounds:
-    """Where code changed between samples, by the operators around; see the module."""
+def _bounds(samples: _Samples, ops: tuple[I32, I64, I64], interval_ns: float) -> _Bounds:
+    """Where code changed between samples; see the module.
+
+    `ops`: lane, start and end of operators and API calls.
+    """
     lane, ts_ns, cpu_ns = samples.lane, samples.ts_ns, samples.cpu_ns
     right = np.flatnonzero(lane[1:] == lane[:-1]) + 1
     left, due_ns = right - 1, ts_ns - np.where(samples.ends, 0, samples.late_ns)
     is_own = np.isfinite(interval_ns)
     usual_ns = interval_ns if is_own else np.median(ts_ns[right] - ts_ns[left]) if len(right) else 0
     half_ns = int(usual_ns) // 2
-    found = nest(ops.lane, ops.start_ns, ops.end_ns)
-    owner, parent = found.boundary >> 1, found.parent.astype(np.int64)
-    ends = np.where(found.boundary & 1, ops.end_ns[owner], ops.start_ns[owner])
+    of_lane, begin_ns, until_ns = ops
+    found = nest(*ops)
+    owner = found.boundary >> 1
+    ends = np.where(found.boundary & 1, until_ns[owner], begin_ns[owner])
 
-    def innermost(lanes: I64, times: I64) -> tuple[I64, I64, I64]:
-        op = gather(found.innermost, last_before(ops.lane[owner], ends, lanes, times + 1))
-        return op, gather(ops.start_ns, op, 0), gather(ops.end_ns, op, 0)
+    def innermost(lanes: I64, times: I64) -> I32:
+        return gather(found.innermost, last_before(of_lane[owner], ends, lanes, times + 1))
 
-    op, _, until = innermost(lane[left], ts_ns[left])
-    low = np.where((op >= 0) & (until <= ts_ns[right]), until, ts_ns[left])
-    op, since, _ = innermost(lane[right], ts_ns[right])
-    high = np.where((op >= 0) & (since >= ts_ns[left]), since, due_ns[right])
-    high = np.maximum(high, low)
+    until = gather(until_ns, innermost(lane[left], ts_ns[left]), _NEVER)
+    low = np.where(until <= ts_ns[right], until, ts_ns[left])
+    since = gather(begin_ns, innermost(lane[right], ts_ns[right]), -_NEVER)
+    high = np.maximum(np.where(since >= ts_ns[left], since, due_ns[right]), low)
     # Any thread may keep the GIL for a while; by what kept it for longer, the left one ran on.
     low = np.where(samples.ends[right] & (samples.late_ns[right] > usual_ns), high, low)
     middle = (low + high) // 2
-    op, since, until = innermost(lane[left], middle)
-    inside = (op >= 0) & (since >= low) & (until <= high)
-    going = np.flatnonzero(inside)
-    while len(going):
-        above = gather(parent, op[going])
-        fits = (above >= 0) & (gather(ops.start_ns, above) >= low[going])
-        fits &= gather(ops.end_ns, above) <= high[going]
-        going, above = going[fits], above[fits]
-        op[going], since[going], until[going] = above, ops.start_ns[above], ops.end_ns[above]
-    edge = np.where(middle - since <= until - middle, since, until)
-    middle = np.where(inside, edge, middle)
+    op = innermost(lane[left], middle)
+    going = np.flatnonzero(op >= 0)
+    cut = middle.copy()
+    while len(going):  # the nearer edge of the outermost operator between
+        since, until = begin_ns[op[going]], until_ns[op[going]]
+        fits = (since >= low[going]) & (until <= high[going])
+        going, since, until = going[fits], since[fits], until[fits]
+        is_near = middle[going] - since <= until - middle[going]
+        cut[going] = np.where(is_near, since, until)
+        op[going] = found.parent[op[going]]
+        going = going[op[going] >= 0]
     far = (high - low > _FAR * usual_ns) & (not is_own)
     start_ns = np.maximum(due_ns - half_ns, due_ns.min(initial=_NEVER))
     end_ns = np.minimum(ts_ns + half_ns, ts_ns.max(initial=-_NEVER))
     start_cpu, end_cpu = cpu_ns.copy(), cpu_ns.copy()
     follows = np.zeros(len(ts_ns), dtype=bool)
     follows[right[~far]] = True
-    end_ns[left] = np.where(far, low + half_ns, middle)
-    start_ns[right] = np.where(far, high - half_ns, middle)
-    share = (middle - ts_ns[left]) / np.maximum(ts_ns[right] - ts_ns[left], 1)
+    end_ns[left] = np.where(far, low + half_ns, cut)
+    start_ns[right] = np.where(far, high - half_ns, cut)
+    share = (cut - ts_ns[left]) / np.maximum(ts_ns[right] - ts_ns[left], 1)
     between = cpu_ns[left] + share * (cpu_ns[right] - cpu_ns[left])
     end_cpu[left] = np.where(far | np.isnan(between), cpu_ns[left], between)
     start_cpu[right] = np.where(far | np.isnan(between), cpu_ns[right], between)

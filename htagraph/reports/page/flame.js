@@ -1,5 +1,7 @@
 // The path as a flame graph: a box is as wide as its time, and below the box that called it.
-const flames = read("flames"), BAR_PX = 20, LEAST_WIDTH = 0.001;
+const flames = read("flames"), BAR_PX = 20, LEAST_WIDTH = 0.001, LEAST_TEXT_PX = 28;
+// The function of a frame first, as its folder may be long.
+const called = (name) => name.replace(/^(?:.*[/\\])?([^/\\]*\(\d+\)): (.*)$/s, "$2 $1");
 
 function flame(box) {
   const nodes = flames[box.dataset.flame], note = box.previousElementSibling;
@@ -31,7 +33,8 @@ function flame(box) {
       if (to - from < LEAST_WIDTH * span) return [];
       const isAbove = top >= 0 && depth[at] < depth[top];
       const told = hidden > 0.01 ? `, ${share(ns * hidden)} of it hidden` : "";
-      const bar = element("button", name, {
+      const text = (to - from) * box.clientWidth < LEAST_TEXT_PX * span ? "" : called(name);
+      const bar = element("button", text, {
         type: "button", "data-key": bound, "data-node": at, title: `${name}: ${share(ns)}${told}`,
         class: `bar${isAbove ? " above" : words.length && !matches(node) ? " other" : ""}`,
         style: `left:${100 * from / span}%;width:${100 * (to - from) / span}%;top:${BAR_PX * depth[at]}px`,
@@ -42,7 +45,7 @@ function flame(box) {
     const deepest = Math.max(...bars.map((bar) => parseFloat(bar.style.top)), 0);
     box.style.height = `${deepest + BAR_PX + 2}px`;
     box.replaceChildren(...bars);
-    const zoomed = top < 0 ? "Click a box to zoom in" : `${nodes[top][1]}: ${share(span)} of the path; click above it to zoom out`;
+    const zoomed = top < 0 ? "Click a box to zoom in" : `${called(nodes[top][1])}: ${share(span)} of the path; click above it to zoom out`;
     note.textContent = words.length ? `${share(found())} of the path has ${words.join(" ")}. ${zoomed}.` : `${zoomed}.`;
   }
   box.addEventListener("click", ({ target }) => {

@@ -20,9 +20,10 @@ from htagraph.job.path import JobPath
 from htagraph.job.ranks import Work
 from htagraph.model import answers, frames, job_answers
 from htagraph.model.columns import schema_of
-from htagraph.model.kinds import bound_in_words
+from htagraph.model.kinds import EventKind, bound_in_words
 from htagraph.model.schema import Schema
 from htagraph.model.units import human_count
+from htagraph.queries.functions import functions_in
 from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import lost_slots
@@ -249,11 +250,12 @@ def path_section(summary: Summary | JobSummary) -> Section:
 
 def _flame(summary: Summary) -> Panel:
     """Flame graph of the path, and the functions or stacks in it."""
-    flame, functions = summary.path.flame(), summary.graph.functions()
-    known, heading = len(functions) > 0, "Critical path by who called what: a flame graph"
-    listed, schema = (functions, answers.FUNCTIONS) if known else (flame, frames.FLAME)
+    path, heading = summary.path, "Critical path by who called what: a flame graph"
+    flame, schema = path.flame(), frames.FLAME
     boxes = flame_boxes(flame, summary.verdict.functions)
-    return Panel("flame", listed, schema, heading, is_folded=True, flame=boxes)
+    if (path.dag.events.kind == EventKind.PYTHON).any():
+        flame, schema = functions_in(path.stacks, path.window), answers.FUNCTIONS
+    return Panel("flame", flame, schema, heading, is_folded=True, flame=boxes)
 
 
 def help_section(summary: Summary | JobSummary) -> Section:

@@ -23,6 +23,7 @@ from htagraph.reports.plots.device_plots import (
     temporal_breakdown,
     utilization,
 )
+from htagraph.reports.plots.history_plots import run_history
 from htagraph.reports.plots.job_plots import (
     collective_waits,
     kernels_across_ranks,
@@ -41,6 +42,6 @@ __all__ = [
     "collective_waits", "critical_path_timeline", "differences", "exposed_communication",
     "idle_categories", "idle_time", "job_path_timeline", "kernels_across_ranks", "launch_stats",
     "memory_bandwidth", "memory_timeline", "overlap", "pipeline_schedule", "queue_length",
-    "roofline", "sampled_counters", "step_spread", "steps", "temporal_breakdown", "time_at_roof",
-    "timeline", "top_kernels", "utilization",
+    "roofline", "run_history", "sampled_counters", "step_spread", "steps", "temporal_breakdown",
+    "time_at_roof", "timeline", "top_kernels", "utilization",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ def demo_trace(name: str) -> Path:
         ``exposed_allreduce``, ``synchronous_copy``, or ``none``. ``job``: a folder of four ranks,
         of which rank 2 is late. ``serving``: an LLM that decodes with CUDA graphs. ``compiled``:
         training under ``torch.compile`` that compiles again. All of these are simulated.
-        ``captured``: a real run on a CPU, recorded by PyTorch 2.15; loading a batch sleeps 40 ms.
+        ``captured``: ``docs/train.py`` on a CPU, by PyTorch 2.13; loading a batch sleeps 40 ms.
 
     Returns
     -------
