@@ -45,11 +45,11 @@ _FLAGS = ("record_shapes", "profile_memory", "with_stack", "with_modules", "with
 """Options of torch's profiler that its traces name, and that change how long steps take."""
 
 _PLACE = re.compile(
-    r"(?P<file>[^\s'\"]+?)(?::|\()(?P<line>\d+)(?: in |\): )(?P<function>[^\s'\"]+)"
+    r"(?<![^\s'\"])(?P<file>[^\s'\"]+?)(?::|\()(?P<line>\d+)(?: in |\): )(?P<function>[^\s'\"]+)"
 )
 """A line of code as findings name it (``a.py:4 in f``), or a frame (``a.py(4): f``)."""
 
-_NUMBER = re.compile(r"(\d+)$")
+_NUMBER = re.compile(r"(?<!\d)(\d+)$")
 
 
 @dataclass(frozen=True)

@@ -128,8 +128,8 @@ def test_nothing_is_said_that_says_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["single/sleep_stack", "jobs/ddp_sleep_4"])
 def test_advice_that_misses_the_recording_comes_once(name: str) -> None:
-    """With the setting to change, and only if it was missing."""
+    """With what records it, and only if it was missing."""
     verdict = screen_of(name).verdict
 
-    assert all("with_stack" not in one.fix.do for one in verdict.findings)
-    assert repr(verdict).count("with_stack=True") == (name == "jobs/ddp_sleep_4")
+    assert all("htagraph.profile" not in one.fix.do for one in verdict.findings)
+    assert repr(verdict).count("htagraph.profile") == (name == "jobs/ddp_sleep_4")

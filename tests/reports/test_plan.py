@@ -17,7 +17,7 @@ from tests.real_traces import CAPTURES
 @pytest.fixture(scope="module")
 def run() -> Recorded:
     """A real run on a CPU, of which each step waits 40 ms for its batch."""
-    trace = hg.load(hg.demo_trace("captured"))
+    trace = hg.load(CAPTURES / "single/loader0.pt.trace.json.gz")
     return Recorded(Summary(trace, trace.compile()))
 
 
