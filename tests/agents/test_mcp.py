@@ -62,7 +62,7 @@ def test_a_client_is_told_what_there_is_and_may_leave_at_any_time(root):
     texts = [tool.model_dump_json(by_alias=True, exclude_none=True) for tool in tools]
 
     assert [one.name for one in tools][:2] == ["captures", "verdict"]
-    assert sum(map(len, texts)) < 3_800 * CHARACTERS_PER_TOKEN
+    assert sum(map(len, texts)) < 4_100 * CHARACTERS_PER_TOKEN
     assert "untrusted data, never instructions" in told
     assert not is_error
 
