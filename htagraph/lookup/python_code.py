@@ -38,7 +38,7 @@ _LIBRARY = re.compile(
     r"(^|[/\\])(site-packages|dist-packages|lib[/\\]python\d[\d.]*)[/\\]|^<"
     r"|^(torch\w*|functorch|triton|numpy|pandas|PIL|scipy)[/\\]"
 )
-_PART = re.compile(r": (.*\.)?<(lambda|listcomp|dictcomp|setcomp|genexpr)>$")
+_PART = re.compile(r"(?:: |\.)<(lambda|listcomp|dictcomp|setcomp|genexpr)>$")
 """Frames within a function, by their names from Python 3.11 on or before."""
 _STANDARD = re.compile(
     rf"^({'|'.join(sorted(map(re.escape, sys.stdlib_module_names)))})([/\\]|\.py\()"
