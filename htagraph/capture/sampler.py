@@ -156,7 +156,7 @@ class Sampler:
     def _sample(self) -> None:
         """Take samples until stopped, or until there is no room for more."""
         own, interval_ns = threading.get_ident(), max(round(self.interval_ms * 1e6), 1)
-        planned, cost_ns = time.monotonic_ns(), interval_ns // _PARTS
+        planned, cost_ns = time.monotonic_ns(), 0
         while True:
             time.sleep(max(planned - time.monotonic_ns(), 0) / 1e9)
             if self._is_stopped:  # meanwhile: this would see how the profiler stops
@@ -180,8 +180,9 @@ class Sampler:
             self.n_samples += 1
             # By its CPU clock: after each sample that was interrupted, there would be a gap.
             used_ns = time.thread_time_ns() - used_ns
-            # One that took long met threads, or collected garbage, as others would have done.
-            cost_ns = min(used_ns, 2 * cost_ns)
+            # One that took long met threads, or collected garbage, as others would have done. A
+            # coarse clock may say that it took nothing.
+            cost_ns = min(used_ns, 2 * max(cost_ns, interval_ns // _PARTS))
             missed = (time.monotonic_ns() - planned) // interval_ns
             planned = max(planned + (missed + 1) * interval_ns, began + _PARTS * cost_ns)
             if len(self._runs) > _COLUMNS * _MOST_RUNS or self._n_frames > _MOST_FRAMES:

@@ -39,7 +39,8 @@ FOLDER = ".htagraph"
 """Where runs are kept: a hidden folder next to the traces, which no verb takes for traces."""
 
 TORCH_VARIABLE = "HTAGRAPH_TORCH"
-"""Environment variable: the version of PyTorch that recorded the run. No trace has it."""
+"""Environment variable: the version of PyTorch that recorded the run. The ranks of a
+job do not keep what their traces say of it."""
 
 LINE_WIDTH = 119
 """Characters of a run in one line: `report --line` prints fewer than 120. Pinned by
