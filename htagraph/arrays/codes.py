@@ -105,6 +105,17 @@ class Distribution(NamedTuple):
     first: I64  # Position of a smallest value
     quantiles: I64  # Of shape (n_quantiles, n_groups)
 
+    @property
+    def spread(self) -> dict[str, npt.NDArray[Any]]:
+        """The statistics besides number and sum, by the names of columns; quantiles if any."""
+        ends = {"min_ns": self.smallest, "max_ns": self.largest}
+        quantiles = dict(zip(("p50_ns", "p90_ns", "p99_ns"), self.quantiles, strict=False))
+        return {"mean_ns": self.mean, "std_ns": self.deviation, **ends, **quantiles}
+
+
+QUANTILES = (0.5, 0.9, 0.99)
+"""Those that columns are named after."""
+
 
 def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> Distribution:
     """Statistics of the values of each group, by one sort.

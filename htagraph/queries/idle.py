@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.arrays.codes import distribution, gather
+from htagraph.arrays.codes import QUANTILES, distribution, gather
 from htagraph.arrays.intervals import Intervals, sum_by_code
 from htagraph.arrays.matching import group_starts, running_latest
 from htagraph.errors import GraphError
@@ -142,8 +142,6 @@ def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataF
 
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
 _NEVER = np.iinfo(np.int64).min
-_QUANTILES = (0.5, 0.9, 0.99)
-"""Those that the columns are named after."""
 
 
 def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
@@ -167,7 +165,7 @@ def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -
     category = np.where(launched > before, 0, np.where(length < kernel_wait_ns, 1, 2))
     is_gap = length > 0
     n, lanes = len(_CATEGORIES), np.unique(queue)
-    found = distribution((queue[follows] * n + category)[is_gap], length[is_gap], _QUANTILES)
+    found = distribution((queue[follows] * n + category)[is_gap], length[is_gap], QUANTILES)
     row = np.repeat(lanes, n) * n + np.tile(np.arange(n), len(lanes))
 
     def of_row(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -185,12 +183,6 @@ def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -
             "n_gaps": of_row(found.n),
             "idle_ns": time,
             "idle_share": time / np.maximum(total, 1),
-            "mean_ns": of_row(found.mean),
-            "std_ns": of_row(found.deviation),
-            "min_ns": of_row(found.smallest),
-            "max_ns": of_row(found.largest),
-            "p50_ns": of_row(found.quantiles[0]),
-            "p90_ns": of_row(found.quantiles[1]),
-            "p99_ns": of_row(found.quantiles[2]),
+            **{name: of_row(values) for name, values in found.spread.items()},
         }
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from htagraph.arrays.codes import distribution, take
+from htagraph.arrays.codes import QUANTILES, distribution, take
 from htagraph.errors import GraphError
 from htagraph.lookup.attribution import (
     innermost,
@@ -26,10 +26,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
-
-_QUANTILES = (0.5, 0.9, 0.99)
-"""Those that the columns are named after."""
-
 
 def _by_stream(dag: Dag, events: I64) -> Groups:
     lanes = np.stack([dag.events.device[events].astype(np.int64), dag.events.stream[events]])
@@ -68,7 +64,7 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     code, names = {**_GROUPS, **BY_LAUNCH}[by](dag, work.event)
     n_classes = len(KernelClass)
     found = distribution(
-        code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, _QUANTILES
+        code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, QUANTILES
     )
     if int(found.total.sum()) != int(work.dur_ns.sum()):
         raise GraphError("the parts of the kernel breakdown do not add up to the device time.")
@@ -79,13 +75,7 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
             "class": categorical(kernel_class, KernelClass.labels()),
             "n_kernels": found.n,
             "sum_ns": found.total,
-            "mean_ns": found.mean,
-            "std_ns": found.deviation,
-            "min_ns": found.smallest,
-            "max_ns": found.largest,
-            "p50_ns": found.quantiles[0],
-            "p90_ns": found.quantiles[1],
-            "p99_ns": found.quantiles[2],
+            **found.spread,
             "share": found.total / max(int(found.total.sum()), 1),
         }
     )

@@ -47,7 +47,13 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 
 
-def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
+def inferences(
+    dag: Dag,
+    window: Window,
+    path: Segments | None = None,
+    *,
+    by: Literal["rule", "pair"] = "rule",
+) -> pd.DataFrame:
     """Inferred edges by rule with their time on the critical path, or the evidence by pair.
 
     `by`: one row for each rule with edges in the window, or for each pair of places that was
@@ -63,11 +69,7 @@ def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule"
             distance_ns=[pair.distance_ns for pair in ordered],
             spread_ns=[pair.spread_ns for pair in ordered],
         )
-    return inferences_of(dag, window, path_segments(dag, [window]))
-
-
-def inferences_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
-    """Inferred edges by rule, given the window's critical path."""
+    path = path_segments(dag, [window]) if path is None else path
     n_edges = np.bincount(dag.edges.rule[edges_in(dag, window)], minlength=len(Rule)).tolist()
     path_ns = sum_by_code(path.rule(dag), path.dur_ns, len(Rule)).tolist()
     rules = [rule for rule in Rule if rule.evidence is Evidence.INFERRED and n_edges[rule]]
@@ -260,13 +262,8 @@ def _joined(dag: Dag, window: Window) -> _Check:
             f"{thread}{tracks[found[most]]}) to the rest: they are of another task, or what gave "
             "them their work was not recorded; no path leads there."
         )
-    return _Check(
-        "operators and device work joined by edges",
-        len(rows) - len(apart),
-        len(rows),
-        said,
-        note=said,
-    )
+    name, n = "operators and device work joined by edges", len(rows)
+    return _Check(name, n - len(apart), n, said, note=said)
 
 
 def _arrows(dag: Dag) -> list[_Check]:
@@ -278,14 +275,8 @@ def _arrows(dag: Dag) -> list[_Check]:
     n_joined = int(np.isin(rules, (Rule.RECORDED_FLOW, Rule.TENSOR_DEPENDENCY)).sum())
     if not n_arrows:
         return []
-    return [
-        _Check(
-            "arrows of the file join two slices",
-            min(n_joined, n_arrows),
-            n_arrows,
-            "Some arrows have no start, or no slice at one of their ends: they are no edges.",
-        )
-    ]
+    said = "Some arrows have no start, or no slice at one of their ends: they are no edges."
+    return [_Check("arrows of the file join two slices", min(n_joined, n_arrows), n_arrows, said)]
 
 
 def _cut_ranges(dag: Dag) -> list[_Check]:
@@ -295,17 +286,12 @@ def _cut_ranges(dag: Dag) -> list[_Check]:
     """
     if not (n_cut := dag.notes.get("n_cut_ranges", 0)):
         return []
-    n_all = len(host_ranges(dag))
-    return [
-        _Check(
-            "host collectives end before their callers continue",
-            n_all - n_cut,
-            n_all,
-            "Some host collectives were recorded as ending after their callers continue: they end "
-            "there.",
-            limit=1.0,
-        )
-    ]
+    n_all, name = len(host_ranges(dag)), "host collectives end before their callers continue"
+    said = (
+        "Some host collectives were recorded as ending after their callers continue: they end "
+        "there."
+    )
+    return [_Check(name, n_all - n_cut, n_all, said, limit=1.0)]
 
 
 def _recorded_values(dag: Dag) -> _Check:
@@ -327,7 +313,7 @@ def _recorded_values(dag: Dag) -> _Check:
 
 def _inferences(dag: Dag, window: Window, path: Segments) -> list[_Check]:
     """What each rule inferred; a learned pair of places counts by its matches."""
-    found = inferences_of(dag, window, path)
+    found = inferences(dag, window, path)
     names = ["rule", "n_edges", "path_ns", "path_share", "n_pairs", "n_matched", "n_all", "chance"]
     checks = []
     for row in found[names].itertuples(index=False):
@@ -347,7 +333,7 @@ def _inferences(dag: Dag, window: Window, path: Segments) -> list[_Check]:
 
 def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
     """Check of how much of the path is profiler overhead, if any is recorded."""
-    found = profiler_overhead_of(dag, window, path)
+    found = profiler_overhead(dag, window, path)
     found = found[found["source"] == "profiler"]
     if not len(found):
         return []
@@ -360,15 +346,8 @@ def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
         else "None of what is recorded of it is on the path"
     )
     said = f"{too_long}; what it takes to record each event is not recorded."
-    return [
-        _Check(
-            "critical path free of the profiler's own work (ns)",
-            window.dur_ns - path_ns,
-            window.dur_ns,
-            said,
-            note=said,
-        )
-    ]
+    name, whole_ns = "critical path free of the profiler's own work (ns)", window.dur_ns
+    return [_Check(name, whole_ns - path_ns, whole_ns, said, note=said)]
 
 
 def unknown_in_words(share: float) -> str:
@@ -381,13 +360,12 @@ def unknown_in_words(share: float) -> str:
     )
 
 
-def quality(dag: Dag, window: Window) -> pd.DataFrame:
-    """Checks of what is linked, classified and recorded, and what a failed check means."""
-    return quality_of(dag, window, path_segments(dag, [window]))
+def quality(dag: Dag, window: Window, path: Segments | None = None) -> pd.DataFrame:
+    """Checks of what is linked, classified and recorded, and what a failed check means.
 
-
-def quality_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
-    """The same, given the window's critical path."""
+    `path`: the window's critical path, if it is known.
+    """
+    path = path_segments(dag, [window]) if path is None else path
     kernels = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
     by_default = dag.classification.rule[kernels] == len(dag.classification.rules) - 1
     unexplained = int(path.dur_ns[path.bound == Bound.UNKNOWN_WAITS].sum())
@@ -525,7 +503,7 @@ _HOST_RUNS = (Bound.HOST, Bound.DATA_LOADING, Bound.UNTRACED_CODE)
 _CALLS = (EventKind.OP, EventKind.RUNTIME)
 
 
-def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
+def profiler_overhead(dag: Dag, window: Window, path: Segments | None = None) -> pd.DataFrame:
     """Recorded overhead by name: its source, its time, and its time on the path.
 
     ::
@@ -540,11 +518,7 @@ def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
     unknown, and the overhead is not on the path. Most time on the path first. Path times are too
     long by at least the profiler's share: the cost of recording each event is not recorded.
     """
-    return profiler_overhead_of(dag, window, path_segments(dag, [window]))
-
-
-def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
-    """Recorded overhead by name, given the window's critical path."""
+    path = path_segments(dag, [window]) if path is None else path
     events = dag.events
     found = clipped(dag, np.flatnonzero(events.kind == EventKind.OVERHEAD), window)
     # Sorted, so that the answer does not depend on the order of the file.

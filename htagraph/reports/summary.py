@@ -31,7 +31,7 @@ from htagraph.model.labels import labels_among, name_label
 from htagraph.model.recording import damage_in_words
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
-from htagraph.queries.quality import quality_of
+from htagraph.queries.quality import quality as quality_of
 from htagraph.readers.storage import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.predictions import Trials

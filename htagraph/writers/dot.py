@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pydot
 
 from htagraph.errors import GraphError, QueryError
 from htagraph.model.arrays import I64, Bools, Texts
@@ -80,8 +81,6 @@ def _quoted(text: str) -> str:
 
 
 def _digraph(label: str, **look: str) -> Any:  # noqa: ANN401  a class of a package without types
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
     graph = pydot.Dot("htagraph", graph_type="digraph", bgcolor="white", **look)
     graph.set("label", label)
     graph.set("labelloc", "t")
@@ -180,8 +179,6 @@ def path_dot(outline: Outline, *, out: str | Path | None = None, title: str) -> 
 
     Places are part of the drawing: Graphviz draws every path on the same slide.
     """
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
     slide = arranged([box.lane for box in outline.boxes])
     if slide is None:
         raise GraphError("the boxes of a drawn path do not fit a slide.")
@@ -233,8 +230,6 @@ def _add_placed(
     **look: str,
 ) -> None:
     """Add a box at a place, of a size."""
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
     place = {
         "pos": _quoted(f"{center[0]:.1f},{center[1]:.1f}"),
         "width": f"{size[0] / _INCH:.3f}",
@@ -246,8 +241,6 @@ def _add_placed(
 
 def _add_lanes(graph: Any, outline: Outline, slide: Slide) -> None:  # noqa: ANN401
     """Add the lanes of a path with their boxes."""
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
     text = _Text.of(slide)
     for number, (label, bounds) in enumerate(zip(outline.lanes, slide.lanes, strict=True)):
         left, _, _, top = bounds
@@ -377,8 +370,6 @@ def _lanes(
     max_nodes: int,
 ) -> Any:  # noqa: ANN401
     """Drawing with boxes on lanes; of each, its node, and whether it is the whole event."""
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
     if len(drawn) > max_nodes:
         hint = "take a shorter window, fewer hops, the critical path alone, or raise max_nodes."
         raise QueryError(
@@ -413,6 +404,4 @@ def _lanes(
 
 
 def _add_edge(graph: Any, tail: int, head: int, label: str, **look: str) -> None:  # noqa: ANN401
-    import pydot  # noqa: PLC0415  deferred: only this output needs it
-
     graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=_quoted(label), **look))

@@ -25,7 +25,7 @@ from htagraph.findings.verdict import Card, Paragraph, Verdict, percent
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model.progress import report_progress
 from htagraph.model.units import human_count, human_duration
-from htagraph.queries.quality import inferences_of
+from htagraph.queries.quality import inferences as inferences_of
 from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import next_question, share_of_all
