@@ -103,14 +103,14 @@ def ask(
         frame = rows_where(frame, where)
     if out is not None:
         _write(frame, out, question, runs)
-        notices(quiet=quiet).print(f"Wrote {out}", markup=False)
+        notices(quiet=quiet).print(f"Wrote {out}")
     first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     of = window_in_words(window, of_job=source.is_job)
     headline = f"{in_words(question).capitalize()} of {of}: {human_count(len(frame), 'row')}."
     print_rows(frame, form, headline=headline, columns=columns, first=first, quiet=quiet)
     aside = notices(quiet=quiet)
     if said or frame.empty:
-        aside.print(said or f"None of {human_count(n_rows, 'row')} fits --where.", markup=False)
+        aside.print(said or f"None of {human_count(n_rows, 'row')} fits --where.")
     print_left_out(left_out, aside)
 
 

@@ -9,6 +9,7 @@ import textwrap
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import rich.progress
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -34,10 +35,13 @@ _TEXT_WIDTH = 88
 
 
 class Terminal(Console):
-    """Console on which text is data: escapes in names of a trace have no effect.
+    """Console on which text is data: escapes and markup in names of a trace have no effect.
 
     Only rich itself writes escapes, for colors and for the progress line.
     """
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401  as rich's own
+        super().__init__(markup=False, highlight=False, **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -54,12 +58,12 @@ def output() -> Console:
     The environment variable ``COLUMNS`` overrides the fixed width.
     """
     is_asked = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Terminal(width=None if is_asked else _PIPED_WIDTH, highlight=False)
+    return Terminal(width=None if is_asked else _PIPED_WIDTH)
 
 
 def notices(*, quiet: bool = False) -> Console:
     """Console of notices, on the error stream."""
-    return Terminal(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    return Terminal(stderr=True, quiet=quiet, soft_wrap=True)
 
 
 def print_sentence(console: Console, text: str, *, style: str = "", indent: int = 0) -> None:
@@ -86,11 +90,11 @@ def complain(error: HTAGraphError) -> None:
     console = notices()
     text = HTAGraphError.__str__(error) if isinstance(error, QueryError) else str(error)
     if isinstance(error, CaptureNotChosenError):
-        console.print(error.listing, markup=False)
+        console.print(error.listing)
     # At once, or the output of a worker may come between.
     console.print(Text.assemble(("error:", "bold red"), " ", " ".join(text.split())))
     for line in getattr(error, "excerpt", "").splitlines():
-        console.print(f"    {line}", markup=False)
+        console.print(f"    {line}")
 
 
 @contextmanager
@@ -181,4 +185,4 @@ class _ToConsole(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
-        self._console.print(record.getMessage(), style="dim", markup=False)
+        self._console.print(record.getMessage(), style="dim")

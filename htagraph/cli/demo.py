@@ -81,20 +81,20 @@ def demo(
         f"\nA simulated job: four ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart",
         style="bold",
     )
-    console.print(job.verdict.headline, markup=False)
+    console.print(job.verdict.headline)
     shown = out / _SHOWN
     aside = notices(quiet=quiet)
     aside.print()
-    aside.print(f"Wrote {len(summaries)} traces and a report on each to {out}/", markup=False)
+    aside.print(f"Wrote {len(summaries)} traces and a report on each to {out}/")
     if (shown / "report.html").exists():
-        aside.print(f"  look   {shown / 'report.html'} in a browser", markup=False)
+        aside.print(f"  look   {shown / 'report.html'} in a browser")
     if "page" in job_files:
-        aside.print(f"         {job_files['page']}: the job of four ranks", markup=False)
-    aside.print(f"  open   htagraph view {shown / 'critical.pftrace'}   (Perfetto)", markup=False)
-    aside.print(f"         htagraph view {job_files['perfetto']}: across four ranks", markup=False)
-    aside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}", markup=False)
+        aside.print(f"         {job_files['page']}: the job of four ranks")
+    aside.print(f"  open   htagraph view {shown / 'critical.pftrace'}   (Perfetto)")
+    aside.print(f"         htagraph view {job_files['perfetto']}: across four ranks")
+    aside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}")
     aside.print(
-        f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False
+        f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)"
     )
     aside.print("  next   htagraph report YOUR_TRACE.json.gz")
 
@@ -149,7 +149,7 @@ def warm(*, quiet: options.Quiet = False) -> None:
     seconds = time.perf_counter() - started
     where = f"kept in {place}" if place else "not kept: no folder for them can be written"
     output().print(
-        f"{n_passes} functions ready after {seconds:.1f} s, {where}", markup=False, soft_wrap=True
+        f"{n_passes} functions ready after {seconds:.1f} s, {where}", soft_wrap=True
     )
 
 

@@ -120,7 +120,7 @@ def diff(
         print_frame(console, shown, form, columns=columns, aside=aside)
     if out is not None:
         write_diff_page(out, found)
-        aside.print(f"Wrote {out}  (in a browser)", markup=False)
+        aside.print(f"Wrote {out}  (in a browser)")
     if limit is not None:
         checked = check_run(
             found.after,
@@ -131,7 +131,7 @@ def diff(
         if checked.state != "passed":
             is_told = checked.state == "broken"
             said = f"Failed: limit {human_percent(limit)}." if is_told else checked.verdict()
-            aside.print(said, markup=False)
+            aside.print(said)
         end_with(checked)
 
 

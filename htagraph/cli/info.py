@@ -41,10 +41,10 @@ def info(
     if form is not Format.TABLE:
         print_frame(console, quality, form)
         return
-    console.print(summary.name, style="bold", markup=False)
-    console.print(summary.facts, markup=False)
+    console.print(summary.name, style="bold")
+    console.print(summary.facts)
     for said in summary.damage:
-        console.print(said, style="yellow", markup=False)
+        console.print(said, style="yellow")
     print_titled(console, "Recorded with", _metadata(loaded), header=False)
     unknown = {"kind": {EventKind.OTHER.label: "unknown, not in the graph"}}
     sizes = loaded.sizes.replace(unknown).rename(columns={"category": "name"})

@@ -132,7 +132,7 @@ def given(
     if capture != "list":
         return source
     if form is Format.TABLE:
-        output().print(files_in_words(source.found), markup=False, soft_wrap=True)
+        output().print(files_in_words(source.found), soft_wrap=True)
     else:
         print_frame(output(), source.found, form)
     raise typer.Exit
@@ -411,7 +411,7 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
 def print_left_out(left_out: Sequence[str], console: Console) -> None:
     """Print what a default window leaves out, if anything."""
     if left_out:
-        console.print(left_out_in_words(left_out), style="dim", markup=False)
+        console.print(left_out_in_words(left_out), style="dim")
 
 
 def windowed(run: Run, window: str) -> Run:

@@ -122,7 +122,7 @@ def path(
         print_frame(console, parts, form, columns=columns)
     print_left_out(run.left_out, aside)
     if out is not None:
-        aside.print(f"Wrote {out}", markup=False)
+        aside.print(f"Wrote {out}")
     if all_edges and isinstance(found, CriticalPath):
         arrows, n_without = edge_arrows(found.dag, found.window)
         aside.print(
@@ -249,4 +249,4 @@ def why(
     else:
         print_frame(console, frame, form, columns=columns, aside=aside)
     if out is not None:
-        aside.print(f"Wrote {out}", markup=False)
+        aside.print(f"Wrote {out}")

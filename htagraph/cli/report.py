@@ -194,8 +194,7 @@ def _report_parts(
     if cache_folder() is None:  # said before: who interrupts it does not see the end
         aside.print(
             f"{CACHE_VARIABLE}=FOLDER keeps what was read: an interrupted report continues.",
-            style="dim",
-            markup=False,
+            style="dim"
         )
     with shown_progress(quiet=quiet):
         found = stepwise_verdict(
@@ -211,21 +210,20 @@ def _report_parts(
         if write_document(document, json_file) is None:
             return
     console = output()
-    console.print(path.name, style="bold", markup=False)
+    console.print(path.name, style="bold")
     needed, free = human_size(needed_bytes(path)), human_size(free_bytes())
     console.print(
         f"Judged in {human_count(found.n_parts, 'part')} of "
         f"{human_count(found.n_steps, 'step')} in all: the whole needs about {needed} of memory, "
         f"and {free} are free.",
-        style="yellow",
-        markup=False,
+        style="yellow"
     )
     console.print()
     print_paragraphs(console, found.paragraphs)
     print_titled(console, "The critical path by bound", found.by_bound.reset_index())
     print_titled(console, "By operator", found.by_op.head(_N_TOP).reset_index())
     step = f"htagraph report {shlex.quote(str(path))} -w STEP"
-    aside.print(f"\nOne step with all files: {step}", style="dim", markup=False)
+    aside.print(f"\nOne step with all files: {step}", style="dim")
 
 
 def summary_of(
@@ -311,22 +309,22 @@ def _print_next(
     if files:
         aside.print()
     for what, file in files.items():
-        aside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
+        aside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}")
     name, (verb, more) = shlex.join(map(str, source.given)), next_question(summary)
     if source.rank is not None:
         name += f" --rank {source.rank}"
     part = f" -w {shlex.quote(window)}" if window else ""
     of = "" if verb == "info" else part  # it is of the whole trace
-    aside.print(f"\nNext: htagraph {verb} {name}{of} {more}".rstrip(), markup=False)
+    aside.print(f"\nNext: htagraph {verb} {name}{of} {more}".rstrip())
     if not tables:
-        aside.print(f"All of it: htagraph report --tables {name}{part}", style="dim", markup=False)
+        aside.print(f"All of it: htagraph report --tables {name}{part}", style="dim")
 
 
 def _print_tables(console: Console, summary: Summary | JobSummary) -> None:
     """Print what is behind the verdict: the path, what the devices do, and what to check."""
     if not isinstance(summary, Summary):
         if summary.inferred:
-            console.print(f"\n{summary.inferred}", style="dim", markup=False)
+            console.print(f"\n{summary.inferred}", style="dim")
         for title, frame in job_tables(summary):
             _print_first(console, title, frame)
         return
@@ -335,11 +333,11 @@ def _print_tables(console: Console, summary: Summary | JobSummary) -> None:
     title = f"Critical path: {human_duration(summary.path.dur_ns)} in {segments}"
     print_titled(console, title, _bound_table(summary, console.width))
     if summary.inferred:
-        console.print(summary.inferred, style="dim", markup=False)
+        console.print(summary.inferred, style="dim")
     if seems_busier(summary.used):
         console.print()
-        console.print(use_in_words(summary.used), markup=False)
-        console.print(losses_in_words(summary.losses), style="dim", markup=False)
+        console.print(use_in_words(summary.used))
+        console.print(losses_in_words(summary.losses), style="dim")
     for title, frame in (
         ("Operators on the path", summary.by_op),
         ("What ran on the path", summary.by_name),

@@ -118,7 +118,7 @@ def query(
         frame = found.group([one.strip() for one in by.split(",")]) if by else found.frame
     if out is not None:
         write_rows(frame, out)
-        notices(quiet=quiet).print(f"Wrote {out}", markup=False)
+        notices(quiet=quiet).print(f"Wrote {out}")
     headline = f"{found.title} in {window_in_words(window, of_job=False)}."
     print_rows(
         frame,
@@ -170,9 +170,9 @@ def sql(
     aside = notices(quiet=quiet)
     if out is not None:
         write_rows(frame, out)
-        aside.print(f"Wrote {out}", markup=False)
+        aside.print(f"Wrote {out}")
     if form is Format.TABLE and _PLAN in frame:
-        output().print("\n".join(frame[_PLAN]), markup=False, soft_wrap=True)
+        output().print("\n".join(frame[_PLAN]), soft_wrap=True)
         return
     of = window_in_words(window, of_job=source.is_job)
     headline = f"{human_count(len(frame), 'row')} of {of}."

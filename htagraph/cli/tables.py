@@ -70,7 +70,7 @@ def print_titled(
 ) -> None:
     """Print a table under its title, after an empty line; of a frame, as many columns as fit."""
     console.print()
-    console.print(title, style="bold", markup=False)
+    console.print(title, style="bold")
     if isinstance(shown, pd.DataFrame):
         _print_table(console, shown, header=header)
     else:
@@ -143,8 +143,7 @@ def print_frame(
         if hidden and aside is not None and not columns:
             aside.print(
                 f"Not shown: {', '.join(hidden)}. --columns NAME,… shows them, --columns all all.",
-                style="dim",
-                markup=False,
+                style="dim"
             )
         return
     picked = (frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame))[names]

@@ -83,7 +83,7 @@ def dot(
     if file is None:
         typer.echo(text)
     else:
-        notices(quiet=quiet).print(f"Wrote {file}", markup=False)
+        notices(quiet=quiet).print(f"Wrote {file}")
 
 
 def repair(
@@ -146,7 +146,7 @@ def hang(
     if form is not Format.TABLE:
         print_frame(console, found, form, columns=columns, first=HANGS.shown(found), aside=aside)
         return
-    console.print(dumps.verdict(), markup=False, soft_wrap=True)
+    console.print(dumps.verdict(), soft_wrap=True)
     last = dumps.last_collectives()
     last["at"] = [human_time(ns) for ns in last["start_ns"]]
     shown = [name for name in LAST_COLLECTIVES.shown(last) if name != "code"]
@@ -155,8 +155,8 @@ def hang(
     print_titled(console, f"What each rank entered last{of}", ranks[[*shown, "at"]])
     if stacks:
         for row in ranks[ranks["is_waiting"] & (ranks["stack"] != "")].to_dict("records"):
-            console.print(f"\nRank {row['rank']}", style="bold", markup=False)
-            console.print(row["stack"], markup=False, soft_wrap=True)
+            console.print(f"\nRank {row['rank']}", style="bold")
+            console.print(row["stack"], soft_wrap=True)
 
 
 def mcp(

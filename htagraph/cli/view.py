@@ -111,8 +111,8 @@ def view(
         typer.echo(server.url())
         console = notices(quiet=quiet)
         if page:
-            console.print(f"Its report: {server.page_url}", markup=False)
-        console.print(f"Serving {file.name}; Ctrl-C stops.", markup=False)
+            console.print(f"Its report: {server.page_url}")
+        console.print(f"Serving {file.name}; Ctrl-C stops.")
         if browser:
             webbrowser.open(server.url())
         server.serve_forever(poll_interval=0.1)

@@ -102,7 +102,7 @@ def print_next(source: Source, *, changed: bool, out: Path | None, aside: Consol
     )
     aside.print()
     for line in said:
-        aside.print(line, style="dim", markup=False)
+        aside.print(line, style="dim")
 
 
 _PERFETTO = (".pftrace", ".pftrace.gz")
@@ -240,7 +240,7 @@ def what_if(
         of = window_in_words(window, of_job=source.is_job)
         print_answer(scenario, summary, caveats, (form, columns), aside, of=of)
     for file in filter(None, [out, None if json_file in ("", "-") else json_file]):
-        aside.print(f"Wrote {file}", markup=False)
+        aside.print(f"Wrote {file}")
     if form is Format.TABLE and json_file != "-":
         print_next(source, changed=bool(changes), out=out, aside=aside)
 
