@@ -15,7 +15,7 @@ from htagraph.cli.console import notices, output, print_sentence, shown_progress
 from htagraph.cli.inputs import executor_of, given, print_left_out, window_in_words, windowed
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.errors import MissingEventsError, OutputError
-from htagraph.lookup.pattern_text import parse_pattern
+from htagraph.lookup.patterns import parse_pattern
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count
 from htagraph.run.compiled import LoadOptions

@@ -17,7 +17,7 @@ from htagraph.lookup.counter_levels import (
     counter_levels,
     queue_changes,
 )
-from htagraph.lookup.launch_geometry import geometry_devices
+from htagraph.lookup.sm_activity import geometry_devices
 from htagraph.lookup.operator_roofs import Limit, operator_roofs
 from htagraph.lookup.samples import sample_levels
 from htagraph.lookup.sm_activity import sm_activity

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from htagraph.arrays.ancestors import nearest
 from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import host_of
-from htagraph.lookup.launch_geometry import geometry_devices
+from htagraph.lookup.sm_activity import geometry_devices
 from htagraph.lookup.samples import device_clocks
 from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.dag import Dag

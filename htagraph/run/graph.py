@@ -19,7 +19,7 @@ from htagraph.findings.path import CriticalPath
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.find_window import find_event, find_window, moment_in, next_work
 from htagraph.lookup.matching import find_matches
-from htagraph.lookup.pattern_text import parse_pattern
+from htagraph.lookup.patterns import parse_pattern
 from htagraph.lookup.patterns import Hop, Pattern
 from htagraph.lookup.selecting import (
     Kinds,

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import htagraph as hg
-from htagraph.lookup.launch_geometry import LaunchGeometry, geometry_devices, launch_geometry
+from htagraph.lookup.sm_activity import LaunchGeometry, geometry_devices, launch_geometry
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 

@@ -9,7 +9,7 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.lookup.counter_levels import bandwidths
-from htagraph.lookup.launch_geometry import geometry_devices, launch_geometry
+from htagraph.lookup.sm_activity import geometry_devices, launch_geometry
 from htagraph.lookup.samples import sampled_use
 from htagraph.model.dag import Dag
 from htagraph.model.samples import SampleTable, Series

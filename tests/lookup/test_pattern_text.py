@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.errors import QueryError
-from htagraph.lookup.pattern_text import parse_pattern
+from htagraph.lookup.patterns import parse_pattern
 from htagraph.lookup.patterns import (
     HOP_KINDS,
     NUMBERS,
