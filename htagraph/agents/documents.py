@@ -20,6 +20,7 @@ from htagraph.job.path import JobPath
 from htagraph.model.labels import printable
 from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
+from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 
 CHARACTERS_PER_TOKEN = 4
@@ -206,7 +207,7 @@ def helpful_changes(opportunities: pd.DataFrame) -> pd.DataFrame:
 
 def verdict_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     """The verdict on a trace or a job: head and parts of the answer."""
-    summary = target.job_summary if target.is_job else target.summary
+    summary = target.summary
     verdict = summary.verdict
     document = verdict.document()
     items = [one for one in document["items"] if one["is_card"]]
@@ -221,7 +222,9 @@ def verdict_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     }
     origin = ReportOrigin.of(target.path, target.window, target.capture or "latest")
     root, shown = target.session.root, target.session.root.shown
-    failed = target.job_summary.failures.itertuples(index=False) if target.is_job else ()
+    failed = (
+        summary.failures.itertuples(index=False) if isinstance(summary, JobSummary) else ()
+    )
     # Of a report on it, the files that lie there, for people; or the command that writes them.
     files = [shown(path) for path in origin.files(summary.name, root.folder)]
     window = f" -w {shlex.quote(target.window)}" if target.window else ""

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -98,8 +97,6 @@ class Root:
 _MOST_EVENTS = 10_000_000
 """Events that stay loaded, chosen: a few GB. `docs/agents.md` states it, and a test reads that."""
 
-Value = TypeVar("Value")
-
 
 @dataclass(frozen=True)
 class LoadedRun:
@@ -109,16 +106,7 @@ class LoadedRun:
     n_events: int  # Of all ranks
     trace: Trace | None = None  # None of a job
     notes: tuple[str, ...] = ()  # Warnings of its loading
-    _summaries: dict[Hashable, Any] = field(default_factory=dict)
-
-    def summary(self, window: Hashable, make: Callable[[], Value]) -> Value:
-        """The summary of a window; that of the last one is kept."""
-        if window not in self._summaries:
-            made = make()
-            self._summaries.clear()
-            self._summaries[window] = made
-        found: Value = self._summaries[window]
-        return found
+    summaries: dict[Hashable, Summary | JobSummary] = field(default_factory=dict)  # Of one window
 
 
 class Session:
@@ -252,23 +240,16 @@ class Target:
         return self.run
 
     @property
-    def summary(self) -> Summary:
-        """Of a trace, the summary in the window."""
-        trace = self._loaded.trace
-        assert trace is not None
-
-        def make() -> Summary:
+    def summary(self) -> Summary | JobSummary:
+        """What limits the run in the window; that of the last window is kept."""
+        window, kept = (self.window, self.times), self._loaded.summaries
+        if window not in kept:
             begin_stage("Finding what limits it")
-            return Summary(trace, self.graph)
-
-        return self._loaded.summary((self.window, self.times), make)
-
-    @property
-    def job_summary(self) -> JobSummary:
-        """Of a folder, the summary of its ranks."""
-
-        def make() -> JobSummary:
-            begin_stage("Finding what limits it")
-            return JobSummary(self.job, self.path.name)
-
-        return self._loaded.summary(self.window, make)
+            made: Summary | JobSummary
+            if (trace := self._loaded.trace) is None:
+                made = JobSummary(self.job, self.path.name)
+            else:
+                made = Summary(trace, self.graph)
+            kept.clear()
+            kept[window] = made
+        return kept[window]

@@ -420,7 +420,8 @@ class WhatIfTool(TableTool, RunTool):
         if asked.needs_job and not target.is_job:
             hint = "give the folder with the traces of its ranks."
             raise QueryError("--equalise and --on-rank need the ranks of a job.", hint=hint)
-        run: Any = target.job if target.is_job else target.summary.graph
+        summary: Any = None if target.is_job else target.summary
+        run: Any = target.job if target.is_job else summary.graph
         begin_stage("Replaying")
         scenario: Any = what_if(run, *made)
         notes = notes_part([*caveats_of(scenario), *target.notes])
@@ -428,7 +429,7 @@ class WhatIfTool(TableTool, RunTool):
         if scenario.withheld and not made:
             return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
         if not made:
-            found = run.opportunities() if target.is_job else target.summary.opportunities
+            found = run.opportunities() if target.is_job else summary.opportunities
             rows = self.rows("opportunities", helpful_changes(found), limit=_N_CHANGES)
             return self.fitted(head, notes, rows)
         head["changes"] = plain([str(change) for change in made])
@@ -465,7 +466,7 @@ class PlanTool(RunTool):
     def answer(self, session: Session) -> dict[str, Any]:
         """The prediction, and how to record the run that shows it."""
         target = self.target(session)
-        run = _recorded(target)
+        run = Recorded(target.summary)
         begin_stage("Replaying")
         plan = Plan.of(run, self.changes, self.fix)
         into = str(session.root.inside("runs/after"))
@@ -507,7 +508,7 @@ class JudgeTool(Tool):
         targets = [[Target(session, name) for name in side] for side in (self.before, self.after)]
         if not all(targets):
             raise QueryError("judge needs a recording of each side.")
-        before, after = (tuple(map(_recorded, side)) for side in targets)
+        before, after = (tuple(Recorded(one.summary) for one in side) for side in targets)
         begin_stage("Replaying")
         plan = Plan.of(before[0], self.changes)
         saves = plan.expected.saves
@@ -524,11 +525,6 @@ class JudgeTool(Tool):
         document = {key: document[key] for key in document if key not in unsaid}
         head = document | {"limits_now": plain(after[-1].limits, longest=400)}
         return self.fitted(head, notes_part(notes))
-
-
-def _recorded(target: Target) -> Recorded:
-    """A run as plans and decisions take it."""
-    return Recorded(target.job_summary if target.is_job else target.summary)
 
 
 class DiffTool(TableTool):

@@ -63,7 +63,8 @@ VERBS = {
 """Each is a function of this package, in a module of its name or of `HOMES`; here, in one line."""
 
 HOMES = dict.fromkeys(("dot", "repair", "hang", "mcp"), "verbs")
-HOMES |= {"why": "path", "query": "rows", "sql": "rows", "warm": "demo"}
+HOMES |= dict.fromkeys(("ask", "query", "sql"), "rows")
+HOMES |= {"why": "path", "diff": "check", "warm": "demo"}
 
 _LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"])
 """Arguments that only list the verbs."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.arrays.codes import gather
-from htagraph.lookup.counter_levels import (
+from htagraph.lookup.samples import (
     CounterChanges,
     bandwidth_changes,
     counter_levels,

@@ -106,24 +106,26 @@ class _Rows:
 
     def truth(self, node: ast.expr) -> Bools:
         """Whether an expression holds, for every row."""
-        value = self.value(node)
+        value = self._typed(node)
         if isinstance(value, bool):
             return np.full(len(self.frame), value)
-        if isinstance(value, pd.Series) and value.dtype == object:
-            value = value.infer_objects()
         if not hasattr(value, "dtype") or not pd.api.types.is_bool_dtype(value.dtype):
             raise _WrongError("it is not true or false")
         return _known(value)
 
     def number(self, node: ast.expr) -> Any:  # noqa: ANN401  a column, or one value
         """Value of an expression that is a number for every row."""
-        value = self.value(node)
-        if isinstance(value, pd.Series) and value.dtype == object:
-            value = value.infer_objects()
+        value = self._typed(node)
         dtype = getattr(value, "dtype", np.dtype(type(value)))
         if not pd.api.types.is_numeric_dtype(dtype):
             raise _WrongError("only numbers are added and multiplied")
         return value
+
+    def _typed(self, node: ast.expr) -> Any:  # noqa: ANN401  a column, or one value
+        """Value of an expression; a column of objects of one type is of that type."""
+        value = self.value(node)
+        is_mixed = isinstance(value, pd.Series) and value.dtype == object
+        return value.infer_objects() if is_mixed else value
 
     def value(self, node: ast.expr) -> Any:  # noqa: ANN401, C901, PLR0911  a column, or one value
         """Value of an expression for every row."""

@@ -131,10 +131,8 @@ def answer_sql(query: str, views: Views, table: Callable[[str], pd.DataFrame]) -
     try:
         connection.execute("SET python_enable_replacements = false")
         is_plan = _checked(connection, query)
-        named = {word.lower() for word in re.findall(r"\w+", query)}
-        for name in views:
-            if name in named:
-                _add_view(connection, name, table(name))
+        for name in _named(views, query):
+            _add_view(connection, name, table(name))
         connection.execute("SET lock_configuration = true")
         with _bounded(connection, over):
             rows = connection.execute(query).df() if is_plan else _rows(connection, query)
@@ -147,6 +145,12 @@ def answer_sql(query: str, views: Views, table: Callable[[str], pd.DataFrame]) -
             f"the answer has more than {_MOST_ROWS:,} rows.", hint="aggregate, or add a LIMIT."
         )
     return rows
+
+
+def _named(views: Views, query: str) -> list[str]:
+    """The views that a query names."""
+    named = {word.lower() for word in re.findall(r"\w+", query)}
+    return [name for name in views if name in named]
 
 
 def _checked(connection: DuckDBPyConnection, query: str) -> bool:
@@ -255,11 +259,9 @@ def _hint(sentence: str, views: Views, query: str) -> str:
     """What there is instead of a name that is none: views, or columns of the views of the query."""
     if "file system" in sentence or "configuration" in sentence:
         return "a query reaches the views only: no files, network, extensions or settings."
-    named = {word.lower() for word in re.findall(r"\w+", query)}
-    used = [name for name in views if name in named]
-    word = next(
-        iter(re.findall(r'(?:name |column |function |at or near )"?([\w.]+)', sentence)), ""
-    )
+    used = _named(views, query)
+    found = re.search(r'(?:name |column |function |at or near )"?([\w.]+)', sentence)
+    word = found[1] if found else ""
     if not used or "Table" in sentence:
         return f"{did_you_mean(word, views)}views are {', '.join(views)}."
     columns = dict.fromkeys(column for name in used for column in views[name])

@@ -25,7 +25,7 @@ from htagraph.explain.critical_path import end_node, path_segments
 from htagraph.explain.segments import Segments, coded_texts, segment_labels
 from htagraph.lookup.attribution import track_codes
 from htagraph.lookup.collectives import host_ranges
-from htagraph.lookup.counter_levels import bandwidths
+from htagraph.lookup.samples import bandwidths
 from htagraph.lookup.damage import damage_of
 from htagraph.lookup.holes import kernel_launches
 from htagraph.lookup.programs import NO_DEVICE_WORK, is_plain

@@ -25,15 +25,14 @@ _FILES = {
     "utilization": "utilization device_activity utilization_losses",
     "communication": "class_overlap overlap exposed_communication collectives",
     "idle": "idle_time idle_intervals idle_categories",
-    "kernels": "kernel_breakdown kernel_durations graph_nodes",
-    "kernel_patterns": "kernel_patterns",
+    "kernels": "kernel_breakdown kernel_durations graph_nodes kernel_patterns",
     "roofline": "roofline mfu speed_of_light",
-    "counters": "launch_stats counters queue_blocked memory_timeline sampled_counters",
+    "counters": "launch_stats counters queue_blocked memory_timeline sampled_counters "
+    "cupti_counters cupti_rates",
     "operators": "annotation_breakdown operator_breakdown operator_tree execution_nodes",
     "cost": "opportunities slack cost near_critical",
     "functions": "functions",
     "quality": "kinds quality damage inferences profiler_overhead",
-    "cupti": "cupti_counters cupti_rates",
 }
 QUESTIONS = {name: file for file, names in _FILES.items() for name in names.split()}
 """All questions, for scripts and the command line, and the file of `queries` that each is in. To

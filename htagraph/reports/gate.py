@@ -80,13 +80,8 @@ def _details(title: str, body: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
 
 
-def markdown_diff(found: RunDiff) -> str:
+def diff_parts(found: RunDiff) -> list[str]:
     """What changed, as Markdown: the path by bound, and what can be opened."""
-    return "\n\n".join(_diff_parts(found)) + "\n"
-
-
-def _diff_parts(found: RunDiff) -> list[str]:
-    """Its parts, the most important first."""
     tables = (
         ("Critical path by operator", found.critical_path(by="op"), False),
         ("Kernels", found.kernels(), True),
@@ -124,7 +119,7 @@ def _check_parts(check: Check) -> list[str]:
     return [
         f"### htagraph: {escaped(check.verdict())}",
         *([markdown_table(limits)] if len(limits) else []),
-        *(_diff_parts(check.diff) if check.diff else map(escaped, check.notes)),
+        *(diff_parts(check.diff) if check.diff else map(escaped, check.notes)),
     ]
 
 

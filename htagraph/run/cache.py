@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
     def write(self, arrays: Arrays) -> None:
         """Keep arrays."""
-        from htagraph.writers.graph_file import write_arrays  # noqa: PLC0415  only where kept
+        from htagraph.writers.output_file import write_arrays  # noqa: PLC0415  only where kept
 
         new_folder(self.folder, hint="choose another cache.")
         write_arrays(self.path, arrays, seal=self._seal)

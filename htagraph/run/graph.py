@@ -47,7 +47,7 @@ from htagraph.run.matches import Matches
 from htagraph.run.selection import Selection
 from htagraph.run.why import Why
 from htagraph.writers.answering import answer_of, answers
-from htagraph.writers.graph_file import write_arrays
+from htagraph.writers.output_file import write_arrays
 from htagraph.writers.notebook_cell import table_html
 
 if TYPE_CHECKING:

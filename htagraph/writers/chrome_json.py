@@ -84,6 +84,12 @@ def _quoted(values: pd.Series[Any]) -> list[str]:
     return cast("list[str]", encoded[codes].tolist())
 
 
+def _wheres(lanes: LaneTable) -> list[str]:
+    """Process and thread of each lane, as JSON."""
+    ids = zip(lanes.pid, lanes.tid, strict=True)
+    return [f'"pid":{json.dumps(pid)},"tid":{json.dumps(tid)}' for pid, tid in ids]
+
+
 def _slices(segments: pd.DataFrame, pid: int, base_time_ns: int) -> list[str]:
     """Begin and end of each segment."""
     start = segments["start_ns"].to_numpy(np.int64) - base_time_ns
@@ -116,10 +122,7 @@ def _arrows(
     event_ns = (
         events.ts_ns[event] - np.where(events.is_device[event], shift[event], 0) - base_time_ns
     )
-    lanes = [
-        f'"pid":{json.dumps(p)},"tid":{json.dumps(t)}'
-        for p, t in zip(events.lanes.pid, events.lanes.tid, strict=True)
-    ]
+    lanes = _wheres(events.lanes)
     sides = zip(
         microseconds(path_ns),
         microseconds(event_ns),
@@ -226,10 +229,7 @@ def _flows(
     clock_shift_ns: npt.ArrayLike,
 ) -> list[str]:
     """The arrows from launch calls to their device work."""
-    lanes = [
-        f'"pid":{json.dumps(pid)},"tid":{json.dumps(tid)}'
-        for pid, tid in zip(events.lanes.pid, events.lanes.tid, strict=True)
-    ]
+    lanes = _wheres(events.lanes)
     shift = np.broadcast_to(np.asarray(clock_shift_ns, dtype=np.int64), len(events))
     what = f'"cat":"{_FLOW}","name":"{_FLOW}"'
     out = []

@@ -9,11 +9,15 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
+from zipfile import ZipFile, ZipInfo
+
+import numpy as np
+import numpy.typing as npt
 
 from htagraph.errors import OutputError
 from htagraph.model.progress import counted
@@ -226,3 +230,21 @@ def _remove_left(shared: Path) -> None:
                 with mark.open("rb") as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(mark.parent, ignore_errors=True)
+
+
+def write_arrays(
+    out: str | Path,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    *,
+    seal: Callable[[Sequence[ZipInfo]], bytes] | None = None,
+) -> Path:
+    """Like ``np.savez``, which before numpy 2.1 may pickle, and leaks handles on a full disk.
+
+    `seal`: what marks a file in a folder that is shared, by its members.
+    """
+    with output_file(out, is_shared=seal is not None) as file, ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+        archive.comment = seal(archive.infolist()) if seal else b""
+    return Path(out)

@@ -146,7 +146,7 @@ def test_a_question_is_listed_with_its_options_and_meaning(name, listed):
     """`htagraph ask list` is how people find it."""
     row = listed.get((name, False))
 
-    assert row, f"{name} is missing in `htagraph ask list`: htagraph/cli/ask.py"
+    assert row, f"{name} is missing in `htagraph ask list`: htagraph/cli/rows.py"
     assert row["meaning"], f"Questions.{name} has no docstring, so `htagraph ask list` says nothing"
     assert row["options"] == ", ".join(
         f"{option}={default}" for option, default in _options(getattr(Questions, name)).items()

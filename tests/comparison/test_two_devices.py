@@ -13,7 +13,7 @@ import htagraph as hg
 from htagraph.cli.main import main
 from htagraph.comparison.limits import Limits, check_run
 from htagraph.comparison.run_profile import RunProfile
-from htagraph.reports.gate import diff_document, markdown_diff
+from htagraph.reports.gate import diff_document, diff_parts
 from tests.queries.recorded_shapes import H100, Op, recorded
 from tests.real_traces import located
 
@@ -76,7 +76,7 @@ def test_every_surface_leads_with_the_shapes(profiles, tmp_path, capsys, monkeyp
     assert "before, of roof" in said
     assert "aten::mm [8192, 8192] [8192, 2048]" in said
     assert len(diff_document(found)["by_shape"]) == 2
-    assert markdown_diff(found).startswith("| name")
+    assert diff_parts(found)[0].startswith("| name")
     assert "on both devices" in (tmp_path / "page.html").read_text()
 
 

@@ -40,10 +40,10 @@ from htagraph.queries.counters import (
     queue_blocked,
     sampled_counters,
 )
-from htagraph.queries.cupti import cupti_counters, cupti_rates
+from htagraph.queries.counters import cupti_counters, cupti_rates
 from htagraph.queries.functions import functions
 from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
-from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.queries.kernels import kernel_patterns
 from htagraph.queries.kernels import graph_nodes, kernel_breakdown, kernel_durations
 from htagraph.queries.operators import (
     annotation_breakdown,

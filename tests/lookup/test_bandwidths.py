@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from htagraph.compiler.passes import compile_events
-from htagraph.lookup.counter_levels import bandwidths
+from htagraph.lookup.samples import bandwidths
 from htagraph.lookup.sm_activity import geometry_devices, launch_geometry
 from htagraph.lookup.samples import sampled_use
 from htagraph.model.dag import Dag

@@ -14,9 +14,9 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.queries.communication import class_overlap, overlap
 from htagraph.queries.counters import counters, launch_stats, queue_blocked
-from htagraph.queries.cupti import cupti_counters
+from htagraph.queries.counters import cupti_counters
 from htagraph.queries.idle import idle_categories
-from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.queries.kernels import kernel_patterns
 from htagraph.queries.kernels import kernel_breakdown
 from htagraph.queries.operators import annotation_breakdown
 from htagraph.queries.steps import temporal_breakdown

@@ -17,7 +17,7 @@ import pytest
 import htagraph as hg
 from htagraph.model.progress import Progress
 from htagraph.readers.byte_stream import content_of
-from htagraph.writers.graph_file import write_arrays
+from htagraph.writers.output_file import write_arrays
 from tests.benchmarks.tiles import write_tiled
 from tests.real_traces import cases, located
 from tests.synth.simulator import simulate

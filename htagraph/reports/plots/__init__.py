@@ -30,7 +30,7 @@ from htagraph.reports.plots.job_plots import (
     pipeline_schedule,
     step_spread,
 )
-from htagraph.reports.plots.kernel_plots import roofline, time_at_roof, timeline, top_kernels
+from htagraph.reports.plots.device_plots import roofline, time_at_roof, timeline, top_kernels
 from htagraph.reports.plots.path_plots import (
     critical_path_timeline,
     differences,
