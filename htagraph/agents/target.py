@@ -120,7 +120,6 @@ class Session:
         self._runs: OrderedDict[Hashable, LoadedRun] = OrderedDict()
 
     def __len__(self) -> int:
-        """Count the runs."""
         return len(self._runs)
 
     def clear(self) -> None:

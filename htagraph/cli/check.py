@@ -227,7 +227,6 @@ def _limits(asked: dict[str, str]) -> Limits:
 
 
 def _print(console: Console, found: Check, form: CheckFormat) -> None:
-    """Print a check."""
     if form is CheckFormat.MD:
         console.file.write(markdown_check(found))
         return

@@ -184,5 +184,4 @@ class _ToConsole(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one message."""
         self._console.print(record.getMessage(), style="dim")

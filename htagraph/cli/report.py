@@ -289,7 +289,6 @@ def _write_json(summary: Summary | JobSummary, json_file: str, written: dict[str
 
 
 def _open(written: dict[str, Path]) -> None:
-    """Open the page in a browser."""
     page = written["page"].resolve()
     if not webbrowser.open(page.as_uri()):
         raise QueryError("no browser can be opened here.", hint=f"open {page} in one.")

@@ -39,7 +39,7 @@ from htagraph.model.labels import name_label
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.queries.functions import EVERYWHERE, functions_in
+from htagraph.queries.operators import EVERYWHERE, functions_in
 from htagraph.queries.quality import UNKNOWN_LIMIT
 from htagraph.queries.roofline import speed_of_light
 from htagraph.replay.changes import remove

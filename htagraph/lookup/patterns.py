@@ -85,7 +85,6 @@ class Condition:
         return holds
 
     def __str__(self) -> str:
-        """The condition as a pattern has it."""
         in_ns = self.column.endswith("_ns")
         return f"{self.column.removesuffix('_ns')}{self.sign}" + "|".join(
             (_time(one) if in_ns else str(one)) if isinstance(one, int) else written(one)
@@ -130,7 +129,6 @@ class Pattern:
     conditions: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the kinds."""
         for kind in self.kinds:
             if kind not in PATTERN_KINDS:
                 raise QueryError(
@@ -163,7 +161,6 @@ class Pattern:
         return mask
 
     def __str__(self) -> str:
-        """The pattern in text."""
         flags = {True: ["on_path"], False: ["!on_path"], None: []}[self.on_path]
         under = [] if self.under is None else [f"under={written(self.under)}"]
         where = [] if self.where is None else [self.where]
@@ -182,7 +179,6 @@ class Hop:
     backward: bool = False  # From head to tail
 
     def __post_init__(self) -> None:
-        """Check the kinds and the range."""
         for kind in self.kinds:
             if kind not in HOP_KINDS:
                 raise QueryError(f"{kind!r} is no EdgeKind.", hint=one_of(kind, HOP_KINDS))
@@ -198,7 +194,6 @@ class Hop:
         return self.kind.upper().split("|") if self.kind else [*HOP_KINDS[:-1]]
 
     def __str__(self) -> str:
-        """The arrow in text."""
         times = f"{{{self.at_least},{self.at_most}}}" * ((self.at_least, self.at_most) != (1, 1))
         return f"<{self.kind}{times}-" if self.backward else f"-{self.kind}{times}>"
 

@@ -31,7 +31,6 @@ class Queues:
     of_event: I64  # Of shape (n_events,). Queue of each piece of device work, -1 elsewhere.
 
     def __len__(self) -> int:
-        """Number of queues."""
         return len(self.device)
 
     def next_work(self, dag: Dag, queue: I64, since_ns: I64) -> I64:

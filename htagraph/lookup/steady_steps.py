@@ -115,7 +115,6 @@ def _step_parts(dag: Dag) -> StepParts:
 
 
 def _lower_median(values: I64) -> I64:
-    """Median, the lower of two."""
     middle = (len(values) - 1) // 2
     median: I64 = np.partition(values, middle)[middle]
     return median

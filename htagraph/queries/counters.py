@@ -142,7 +142,6 @@ def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.Data
 
 
 def _steps(dag: Dag, window: Window) -> tuple[I64, I64, I64]:
-    """Steps that overlap the window."""
     steps = steps_in(dag.events, window)
     start = steps["start_ns"].to_numpy(np.int64)
     end = start + steps["dur_ns"].to_numpy(np.int64)
@@ -162,7 +161,6 @@ def _curve(levels: Levels, window: Window) -> tuple[I64, I64, I64]:
 
 
 def _of_series(levels: Levels, start_ns: I64, end_ns: I64, step: I64) -> pd.DataFrame:
-    """Rows of one series."""
     found, series = over(levels, start_ns, end_ns), levels.series
     frame = pd.DataFrame(
         {

@@ -27,7 +27,7 @@ from htagraph.lookup.attribution import track_codes
 from htagraph.lookup.collectives import host_ranges
 from htagraph.lookup.samples import bandwidths
 from htagraph.lookup.damage import damage_of
-from htagraph.lookup.holes import kernel_launches
+from htagraph.lookup.damage import kernel_launches
 from htagraph.lookup.programs import NO_DEVICE_WORK, is_plain
 from htagraph.lookup.queues import is_matched, long_waits
 from htagraph.lookup.selecting import events_in

@@ -29,9 +29,8 @@ _FILES = {
     "roofline": "roofline mfu speed_of_light",
     "counters": "launch_stats counters queue_blocked memory_timeline sampled_counters "
     "cupti_counters cupti_rates",
-    "operators": "annotation_breakdown operator_breakdown operator_tree execution_nodes",
+    "operators": "annotation_breakdown operator_breakdown operator_tree execution_nodes functions",
     "cost": "opportunities slack cost near_critical",
-    "functions": "functions",
     "quality": "kinds quality damage inferences profiler_overhead",
 }
 QUESTIONS = {name: file for file, names in _FILES.items() for name in names.split()}

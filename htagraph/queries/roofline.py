@@ -142,7 +142,6 @@ def main_limit(of_call: I64, roofs: OperatorRoofs, n_groups: int) -> I64:
 
 
 def _grouped(dag: Dag, work: I64, roofs: OperatorRoofs, by: str) -> Groups:
-    """The group of each piece of device work."""
     if by == "op":
         return named(dag, operators_of(dag, work, roofs.work))
     if by == "shape":

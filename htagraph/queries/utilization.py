@@ -84,7 +84,6 @@ def _ratio(part: F64, whole: F64) -> F64:
 
 
 def _one_device(dag: Dag, full: SmActivity, ranges: _Ranges) -> dict[str, npt.ArrayLike]:
-    """Rows of one device."""
     (names, start, end), device = ranges, full.device
     found = full.within(start, end)
     length = (end - start).astype(np.float64)
@@ -180,7 +179,6 @@ def _shares(dag: Dag, window: Window, full: SmActivity) -> dict[str, npt.NDArray
 
 
 def _kernels(dag: Dag, full: SmActivity) -> dict[str, npt.NDArray[Any]]:
-    """Kernels of a device and their geometry."""
     kernels, geometry = full.kernels, full.geometry
     n_waves = geometry.n_full_waves(max(full.n_sms, 1)) + 1
     return {
@@ -315,7 +313,6 @@ def device_activity(dag: Dag, window: Window) -> pd.DataFrame:
 def _rows(
     dag: Dag, window: Window, device: int, estimates: dict[str, _Estimate]
 ) -> list[dict[str, object]]:
-    """The metrics of a device."""
     begin, end = (np.array([at], dtype=np.int64) for at in (window.start_ns, window.end_ns))
     rows: list[dict[str, object]] = []
     devices = devices_of(dag)

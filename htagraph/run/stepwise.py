@@ -41,7 +41,7 @@ from htagraph.findings.window_bounds import find_bounds, light_on, told_of
 from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
 from htagraph.lookup.done_steps import DoneSteps, device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE
-from htagraph.lookup.holes import holes_in_words
+from htagraph.lookup.damage import holes_in_words
 from htagraph.lookup.steady_steps import FEWEST_ALIKE
 from htagraph.lookup.steps import find_steps
 from htagraph.model.archive import Arrays

@@ -229,7 +229,6 @@ def _add_placed(
     size: tuple[float, float],
     **look: str,
 ) -> None:
-    """Add a box at a place, of a size."""
     place = {
         "pos": _quoted(f"{center[0]:.1f},{center[1]:.1f}"),
         "width": f"{size[0] / _INCH:.3f}",
@@ -240,7 +239,6 @@ def _add_placed(
 
 
 def _add_lanes(graph: Any, outline: Outline, slide: Slide) -> None:  # noqa: ANN401
-    """Add the lanes of a path with their boxes."""
     text = _Text.of(slide)
     for number, (label, bounds) in enumerate(zip(outline.lanes, slide.lanes, strict=True)):
         left, _, _, top = bounds

@@ -194,7 +194,6 @@ def _named(bound: _Texts, what: _Texts, strings: Strings) -> I64:
 
 
 def _arguments(segments: pd.DataFrame, what: _Texts) -> dict[str, _Texts]:
-    """Arguments of each segment."""
     operator = _Texts.of(segments["op"])
     code_of = {text: code for code, text in enumerate(what.texts)}
     same = np.array([code_of.get(text, -1) for text in operator.texts], dtype=np.int64)

@@ -199,7 +199,6 @@ class Slices:
     flows: Flows = field(default_factory=Flows)
 
     def __len__(self) -> int:
-        """Number of slices."""
         return len(self.ts_ns)
 
     def shapes(self) -> I64:

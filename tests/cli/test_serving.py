@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from htagraph.cli.serving import TraceServer, View
+from htagraph.cli.view import TraceServer, View
 from htagraph.errors import OutputError
 
 CONTENT = bytes(range(256)) * 1000

@@ -41,7 +41,7 @@ from htagraph.queries.counters import (
     sampled_counters,
 )
 from htagraph.queries.counters import cupti_counters, cupti_rates
-from htagraph.queries.functions import functions
+from htagraph.queries.operators import functions
 from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
 from htagraph.queries.kernels import kernel_patterns
 from htagraph.queries.kernels import graph_nodes, kernel_breakdown, kernel_durations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from htagraph.compiler.passes import compile_events
-from htagraph.lookup.holes import Hole, kernel_launches, without_launch, without_work
+from htagraph.lookup.damage import Hole, kernel_launches, without_launch, without_work
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.synth import timeline

@@ -17,7 +17,7 @@ from htagraph.errors import HTAGraphError
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
-from htagraph.queries.functions import worth_removing
+from htagraph.queries.operators import worth_removing
 from htagraph.queries.questions import QUESTIONS
 from htagraph.readers.kineto.sampled_stacks import KEYS
 from htagraph.synth import timeline

@@ -60,7 +60,6 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
 
 
 def _panel(heading: str, body: str) -> str:
-    """A panel."""
     return f'<article class="panel"><h3>{escape(heading)}</h3>{body}</article>'
 
 

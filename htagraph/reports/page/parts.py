@@ -154,7 +154,6 @@ class _Cell(NamedTuple):
 
 
 def _cells(name: str, column: pd.Series[Any], origin_ns: int) -> list[_Cell]:
-    """Cells of a column."""
     kind, values = quantity(name, column), column.tolist()
     if kind is Quantity.NAME:
         return _names(values)

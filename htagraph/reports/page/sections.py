@@ -23,7 +23,7 @@ from htagraph.model.columns import schema_of
 from htagraph.model.kinds import EventKind, bound_in_words
 from htagraph.model.schema import Schema
 from htagraph.model.units import human_count
-from htagraph.queries.functions import functions_in
+from htagraph.queries.operators import functions_in
 from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import lost_slots
@@ -291,7 +291,6 @@ def numbers_section(summary: Summary | JobSummary) -> Section:
 
 
 def _steps(summary: Summary, step_times: pd.DataFrame) -> Section:
-    """Section on steps."""
     heading, figure = "What devices do in each step", drawing(plots.steps, summary.path)
     panels = (
         Panel("path-by-step", summary.by_step, frames.STEP_SHARES, figure=figure),

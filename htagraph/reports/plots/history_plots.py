@@ -52,7 +52,8 @@ def run_history(
     largest = largest[largest > 0]
     for place, cause in enumerate(largest.index[:_MAX_CAUSES]):
         cost_ns = costs[cause].reindex(frame["key"]).fillna(0)
-        traces.append(_runs(frame, label(cause), unit.of(cost_ns), cost_ns, _styled(place)))
+        style = {"line": {"width": 1.2, **series_style(place)}}
+        traces.append(_runs(frame, label(cause), unit.of(cost_ns), cost_ns, style))
     row_of = {key: row for row, key in enumerate(frame["key"])}
     at = [row_of[key] - 0.5 for key in changes["key"] if key in row_of]
     lines = [
@@ -75,11 +76,6 @@ def run_history(
         annotations=notes,
         note=f"{human_count(more, 'smaller cause')} left out." if more > 0 else None,
     )
-
-
-def _styled(place: int) -> dict[str, Any]:
-    """Style of the line of a cause."""
-    return {"line": {"width": 1.2, **series_style(place)}}
 
 
 def _runs(

@@ -198,7 +198,6 @@ def _row(
 
 
 def _longest(segments: pd.DataFrame, origin: int) -> str:
-    """Sentence on the longest segment."""
     if segments.empty:
         return "The critical path is empty"
     longest = segments.iloc[int(segments["dur_ns"].to_numpy().argmax())]
@@ -277,7 +276,6 @@ def steps(path: CriticalPath) -> Drawing:
 
 
 def _steps_title(names: list[str], total: I64) -> str:
-    """Sentence on how long steps take."""
     if not names:
         return "No step overlaps the window"
     if len(names) == 1:
