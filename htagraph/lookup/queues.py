@@ -9,15 +9,19 @@ import numpy as np
 
 from htagraph.arrays.codes import gather
 from htagraph.arrays.intervals import Cover, States, check_tiling, states
-from htagraph.arrays.matching import last_before
+from htagraph.arrays.matching import group_starts, last_before, running_latest
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import spelling
-from htagraph.lookup.windowed import device_work
+from htagraph.lookup.windowed import Clipped, device_work
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, KernelClass, among
 from htagraph.model.window import Window
+
+
+NEVER = np.iinfo(np.int64).min // 2
+"""Before all times, and differences from it fit into 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,17 @@ class Queues:
 
     def __len__(self) -> int:
         return len(self.device)
+
+    def in_order(self, work: Clipped) -> tuple[Clipped, I64, I64]:
+        """Work by queue and time, the queue of each, and the last end of earlier work there.
+
+        Before the first work of a queue, that is `NEVER`.
+        """
+        work = work.take(np.lexsort((work.end_ns, work.start_ns, self.of_event[work.event])))
+        queue = self.of_event[work.event]
+        starts = group_starts(queue)
+        latest = work.end_ns[running_latest(work.end_ns, starts)]
+        return work, queue, np.where(starts, NEVER, np.roll(latest, 1))
 
     def next_work(self, dag: Dag, queue: I64, since_ns: I64) -> I64:
         """First work of some length in each queue that starts at or after a time, -1 for none.

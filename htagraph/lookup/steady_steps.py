@@ -115,9 +115,7 @@ def _step_parts(dag: Dag) -> StepParts:
 
 
 def _lower_median(values: I64) -> I64:
-    middle = (len(values) - 1) // 2
-    median: I64 = np.partition(values, middle)[middle]
-    return median
+    return np.asarray(np.quantile(values, 0.5, method="lower"))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pandas as pd
 import numpy.typing as npt
 
 from htagraph.arrays.intervals import sum_by_code
-from htagraph.arrays.matching import group_starts, running_latest
+from htagraph.arrays.matching import group_starts
 from htagraph.lookup.attribution import innermost, innermost_at, names_or_empty
 from htagraph.lookup.samples import (
     CounterChanges,
@@ -24,10 +24,10 @@ from htagraph.lookup.samples import (
     counter_levels,
     queue_changes,
 )
-from htagraph.lookup.queues import queues
+from htagraph.lookup.queues import NEVER, queues
 from htagraph.lookup.samples import Levels, over, sample_levels
 from htagraph.lookup.steps import find_steps, steps_in
-from htagraph.lookup.windowed import clipped
+from htagraph.lookup.windowed import Clipped, clipped
 from htagraph.model.answers import (
     COUNTERS,
     LAUNCH_STATS,
@@ -222,14 +222,11 @@ def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
 
 def _busy_until(dag: Dag) -> I64:
     """End of all earlier work on the stream, for each piece of work; very early for the first."""
-    events, by = dag.events, queues(dag, "stream")
-    rows = np.flatnonzero(events.is_device)
-    rows = rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows], by.of_event[rows]))]
-    starts = group_starts(by.of_event[rows])
-    latest = events.end_ns[rows[running_latest(events.end_ns[rows], starts)]]
-    out = np.full(len(events), np.iinfo(np.int64).min // 2, dtype=np.int64)
-    follows = np.flatnonzero(~starts)
-    out[rows[follows]] = latest[follows - 1]
+    events, rows = dag.events, np.flatnonzero(dag.events.is_device)
+    every = Clipped(rows, events.ts_ns[rows], events.end_ns[rows])
+    work, _, before_ns = queues(dag, "stream").in_order(every)
+    out = np.full(len(events), NEVER, dtype=np.int64)
+    out[work.event] = before_ns
     return out
 
 

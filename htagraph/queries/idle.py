@@ -11,7 +11,7 @@ import pandas as pd
 
 from htagraph.arrays.codes import QUANTILES, distribution, gather
 from htagraph.arrays.intervals import Intervals, sum_by_code
-from htagraph.arrays.matching import group_starts, running_latest
+from htagraph.arrays.matching import group_starts
 from htagraph.errors import GraphError
 from htagraph.explain.idle_parts import (
     NO_EVENT_NAMES,
@@ -22,7 +22,7 @@ from htagraph.explain.idle_parts import (
     part_names,
 )
 from htagraph.lookup.attribution import frames_at, names_or_empty
-from htagraph.lookup.queues import queues
+from htagraph.lookup.queues import NEVER, queues
 from htagraph.lookup.windowed import device_work
 from htagraph.model.answers import IDLE_CATEGORIES, IDLE_INTERVALS, IDLE_TIME
 from htagraph.model.arrays import I64
@@ -141,7 +141,6 @@ def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataF
 
 
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
-_NEVER = np.iinfo(np.int64).min
 
 
 def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
@@ -153,15 +152,11 @@ def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -
     Three rows per stream that has work in the window; all is 0 of a category without gaps.
     """
     by = queues(dag, "stream")
-    work = device_work(dag, window)
-    work = work.take(np.lexsort((work.end_ns, work.start_ns, by.of_event[work.event])))
-    queue = by.of_event[work.event]
-    starts = group_starts(queue)
-    latest = work.end_ns[running_latest(work.end_ns, starts)]
-    follows = np.flatnonzero(~starts)
-    before, later = latest[follows - 1], work.event[follows]
+    work, queue, latest = by.in_order(device_work(dag, window))
+    follows = np.flatnonzero(latest > NEVER)
+    before, later = latest[follows], work.event[follows]
     length = work.start_ns[follows] - before
-    launched = gather(dag.events.ts_ns, dag.launch[later], _NEVER)
+    launched = gather(dag.events.ts_ns, dag.launch[later], NEVER)
     category = np.where(launched > before, 0, np.where(length < kernel_wait_ns, 1, 2))
     is_gap = length > 0
     n, lanes = len(_CATEGORIES), np.unique(queue)

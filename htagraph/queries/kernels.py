@@ -22,7 +22,7 @@ from htagraph.lookup.attribution import (
     track_labels,
 )
 from htagraph.lookup.graph_nodes import graph_nodes as nodes_of
-from htagraph.lookup.windowed import device_work
+from htagraph.lookup.windowed import Clipped, device_work
 from htagraph.lookup.work_groups import BY_LAUNCH, Groups, named
 from htagraph.model.answers import GRAPH_NODES, KERNEL_BREAKDOWN, KERNEL_DURATIONS
 from htagraph.model.arrays import I64
@@ -37,7 +37,7 @@ from htagraph.arrays.matching import group_starts, running_latest
 from htagraph.arrays.sequences import repeats
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import names_or_empty
-from htagraph.lookup.queues import queues
+from htagraph.lookup.queues import NEVER, queues
 from htagraph.model.answers import KERNEL_PATTERNS
 from htagraph.model.kinds import EventKind
 
@@ -191,12 +191,10 @@ class _Occurrences(NamedTuple):
 def _along_streams(dag: Dag, window: Window, min_length: int, max_length: int) -> _Occurrences:
     """Sequences that repeat on a stream."""
     events, by = dag.events, queues(dag, "stream")
-    work = device_work(dag, window).event
-    work = work[np.lexsort((events.end_ns[work], events.ts_ns[work], by.of_event[work]))]
-    lane = by.of_event[work]
-    latest = events.end_ns[work[running_latest(events.end_ns[work], group_starts(lane))]]
-    gap = np.zeros(len(work), dtype=np.int64)
-    gap[1:] = np.maximum(events.ts_ns[work[1:]] - latest[:-1], 0)
+    rows = device_work(dag, window).event
+    ordered, lane, before_ns = by.in_order(Clipped(rows, events.ts_ns[rows], events.end_ns[rows]))
+    work, is_first = ordered.event, before_ns == NEVER
+    gap = np.where(is_first, 0, np.maximum(ordered.start_ns - before_ns, 0))
     _, code = np.unique(events.name[work], return_inverse=True)
     found = repeats(code.astype(np.int64), lane, min_length=min_length, max_length=max_length)
     return _Occurrences(

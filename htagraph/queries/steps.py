@@ -8,7 +8,7 @@ import pandas as pd
 from htagraph.arrays.intervals import sum_by_code
 from htagraph.explain.odd_steps import odd_step_reasons
 from htagraph.lookup.done_steps import done_steps
-from htagraph.lookup.queues import CLASSES, device_states, devices_of, runs, time_by_class
+from htagraph.lookup.queues import CLASSES, device_states, devices_of, time_by_class
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.lookup.steps import last_begun, step_events
 from htagraph.model.answers import STEADY_STATE, STEP_TIMES, TEMPORAL_BREAKDOWN
@@ -119,14 +119,11 @@ def temporal_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     One row per device that has work in the trace.
     """
     devices, found = devices_of(dag), device_states(dag, window)
-    part = np.select([runs(found, member) for member in CLASSES], [1, 2, 3], default=0)
-    code = np.searchsorted(devices, found.group) * len(_PARTS) + part
-    time = sum_by_code(code, found.dur, len(devices) * len(_PARTS)).reshape(
-        len(devices), len(_PARTS)
-    )
-    shares = time / max(window.dur_ns, 1)
+    start, end = (np.array([at], dtype=np.int64) for at in (window.start_ns, window.end_ns))
+    times = [time_by_class(found, device, start, end) for device in devices.tolist()]
+    parts = {name: np.array([int(of[name][0]) for of in times], np.int64) for name in _PARTS}
     return TEMPORAL_BREAKDOWN.frame(
         {"device": devices, "window_ns": np.full(len(devices), window.dur_ns)}
-        | {f"{name}_ns": time[:, column] for column, name in enumerate(_PARTS)}
-        | {f"{name}_share": shares[:, column] for column, name in enumerate(_PARTS)}
+        | {f"{name}_ns": ns for name, ns in parts.items()}
+        | {f"{name}_share": ns / max(window.dur_ns, 1) for name, ns in parts.items()}
     )

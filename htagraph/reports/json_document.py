@@ -98,15 +98,8 @@ _N_OPPORTUNITIES = 30
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a frame as dicts of plain Python values; a number that is none is None."""
-    columns = {str(name): _plain(frame[name]) for name in frame.columns}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _plain(column: pd.Series) -> list[Any]:
-    """Values of a column; JSON knows no NaN."""
-    values = column.astype(object)
-    is_float = pd.api.types.is_float_dtype(column.dtype)
-    return (values.where(column.notna(), None) if is_float else values).tolist()
+    values = frame.astype(object).where(frame.notna(), None)  # JSON knows no NaN
+    return values.rename(columns=str).to_dict("records")  # type: ignore[return-value]
 
 
 def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]:
