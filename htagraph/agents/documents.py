@@ -222,9 +222,7 @@ def verdict_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     }
     origin = ReportOrigin.of(target.path, target.window, target.capture or "latest")
     root, shown = target.session.root, target.session.root.shown
-    failed = (
-        summary.failures.itertuples(index=False) if isinstance(summary, JobSummary) else ()
-    )
+    failed = summary.failures.itertuples(index=False) if isinstance(summary, JobSummary) else ()
     # Of a report on it, the files that lie there, for people; or the command that writes them.
     files = [shown(path) for path in origin.files(summary.name, root.folder)]
     window = f" -w {shlex.quote(target.window)}" if target.window else ""

@@ -8,30 +8,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import typer
 from rich.console import Console
-import pandas as pd
 
 from htagraph.cli import options
-from htagraph.cli.console import output, print_notes, print_sentence, shown_progress
-from htagraph.cli.inputs import Source, executor_of, loaded_run
-from htagraph.cli.options import duration_of, share_of
-from htagraph.cli.tables import print_titled
-from htagraph.comparison.limits import Check, Limits, State, check_run
-from htagraph.comparison.run_profile import RunProfile
-from htagraph.errors import one_of
-from htagraph.model.progress import begin_stage
-from htagraph.model.settings import DATA_LOADING, project_settings
-from htagraph.reports.gate import (
-    check_block,
-    check_document,
-    limits_table,
-    markdown_check,
-    shown_diff,
-)
-from htagraph.reports.markdown import write_step_summary
-from htagraph.run.compiled import LoadOptions
-from htagraph.writers.output_file import write_text
 from htagraph.cli.console import (
     notices,
     output,
@@ -39,14 +20,29 @@ from htagraph.cli.console import (
     print_sentence,
     shown_progress,
 )
-from htagraph.cli.inputs import executor_of, loaded_run
-from htagraph.cli.options import share_of
-from htagraph.cli.tables import Format, print_frame
-from htagraph.comparison.limits import Limits, check_run
+from htagraph.cli.inputs import Source, executor_of, loaded_run
+from htagraph.cli.options import duration_of, share_of
+from htagraph.cli.tables import Format, print_frame, print_titled
+from htagraph.comparison.limits import Check, Limits, State, check_run
 from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_profile import RunProfile
+from htagraph.errors import one_of
+from htagraph.model.progress import begin_stage
+from htagraph.model.settings import DATA_LOADING, project_settings
 from htagraph.model.units import human_percent
 from htagraph.readers.storage import path_of
-from htagraph.reports.gate import diff_document, known_noise, shown_diff
+from htagraph.reports.gate import (
+    check_block,
+    check_document,
+    diff_document,
+    known_noise,
+    limits_table,
+    markdown_check,
+    shown_diff,
+)
+from htagraph.reports.markdown import write_step_summary
+from htagraph.run.compiled import LoadOptions
+from htagraph.writers.output_file import write_text
 
 KEYS = ("max-step", "max-exposed", "max-idle", "max-unknown", "baseline", "fail-above",
         "accept-damage")  # fmt: skip

@@ -93,9 +93,7 @@ def demo(
     aside.print(f"  open   htagraph view {shown / 'critical.pftrace'}   (Perfetto)")
     aside.print(f"         htagraph view {job_files['perfetto']}: across four ranks")
     aside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}")
-    aside.print(
-        f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)"
-    )
+    aside.print(f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)")
     aside.print("  next   htagraph report YOUR_TRACE.json.gz")
 
 
@@ -148,9 +146,7 @@ def warm(*, quiet: options.Quiet = False) -> None:
     n_passes = sum(len(forms) for forms in PASSES.values())
     seconds = time.perf_counter() - started
     where = f"kept in {place}" if place else "not kept: no folder for them can be written"
-    output().print(
-        f"{n_passes} functions ready after {seconds:.1f} s, {where}", soft_wrap=True
-    )
+    output().print(f"{n_passes} functions ready after {seconds:.1f} s, {where}", soft_wrap=True)
 
 
 def _broken_trace() -> bytes:

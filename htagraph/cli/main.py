@@ -64,7 +64,7 @@ VERBS = {
 
 HOMES = dict.fromkeys(("dot", "repair", "hang", "mcp"), "verbs")
 HOMES |= dict.fromkeys(("ask", "query", "sql"), "rows")
-HOMES |= {"why": "path", "diff": "check", "warm": "demo"}
+HOMES |= {"why": "path", "diff": "check", "info": "report", "warm": "demo"}
 
 _LISTS: tuple[list[str], ...] = ([], ["-h"], ["--help"])
 """Arguments that only list the verbs."""

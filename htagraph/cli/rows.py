@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
-import re
 from typing import Annotated, Any
 
 import pandas as pd
@@ -14,33 +13,30 @@ import typer
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, print_sentence, shown_progress
-from htagraph.cli.inputs import executor_of, given, print_left_out, window_in_words, windowed
-from htagraph.cli.tables import Format, csv_text, print_frame
-from htagraph.errors import MissingEventsError, OutputError
-from htagraph.lookup.patterns import parse_pattern
-from htagraph.model.progress import begin_stage
-from htagraph.model.units import human_count
-from htagraph.run.compiled import LoadOptions
-from htagraph.writers.output_file import output_file
-from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.inputs import (
     Source,
     executor_of,
     given,
     print_left_out,
     window_in_words,
+    windowed,
 )
-from htagraph.cli.tables import Format, print_frame
-from htagraph.errors import QueryError
+from htagraph.cli.tables import Format, csv_text, print_frame
+from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.job.job import JOB_QUESTIONS, Job
+from htagraph.lookup.patterns import parse_pattern
 from htagraph.lookup.selecting import rows_where
 from htagraph.model.columns import schema_of
 from htagraph.model.kinds import in_words
+from htagraph.model.progress import begin_stage
+from htagraph.model.units import human_count
 from htagraph.queries.questions import QUESTIONS, STACK_READERS, check_options
 from htagraph.queries.synonyms import targets_of
 from htagraph.readers.captures import CaptureName
 from htagraph.reports.answers import all_questions, not_recorded
+from htagraph.run.compiled import LoadOptions
 from htagraph.run.graph import TraceGraph
+from htagraph.writers.output_file import output_file
 
 _MAX_ROWS = 40
 """Chosen: rows of a table on the terminal."""

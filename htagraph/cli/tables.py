@@ -143,7 +143,7 @@ def print_frame(
         if hidden and aside is not None and not columns:
             aside.print(
                 f"Not shown: {', '.join(hidden)}. --columns NAME,… shows them, --columns all all.",
-                style="dim"
+                style="dim",
             )
         return
     picked = (frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame))[names]

@@ -9,22 +9,20 @@ the page of its report (``/TOKEN/report.html``), and redirects to the UI with th
 
 from __future__ import annotations
 
-import webbrowser
-from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
-from typing import Annotated
 import json
 import re
 import secrets
 import socketserver
 import threading
+import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 from urllib.parse import quote, unquote, urlencode
 
 import typer
@@ -33,7 +31,7 @@ from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
 from htagraph.cli.inputs import Source, given, lasting, windowed
 from htagraph.cli.interrupts import expected
-from htagraph.errors import QueryError, TraceError
+from htagraph.errors import OutputError, QueryError, TraceError
 from htagraph.job.job import Job
 from htagraph.lookup.find_window import times_in
 from htagraph.model.progress import begin_stage
@@ -45,7 +43,6 @@ from htagraph.reports.summary import Summary
 from htagraph.run.compiled import Compiled, LoadOptions
 from htagraph.run.graph import TraceGraph
 from htagraph.writers.output_file import OwnFolder
-from htagraph.errors import OutputError, TraceError
 from htagraph.writers.path_tracks import Card
 
 PORT = 9001

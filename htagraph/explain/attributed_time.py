@@ -27,10 +27,9 @@ from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
 from htagraph.lookup.attribution import around, gap_places, host_of, innermost, under, under_pattern
 from htagraph.lookup.programs import is_plain, user_ranges
-from htagraph.lookup.python_code import code_pieces, user_code
+from htagraph.lookup.python_code import FIRST_WAIT, WAITS, awaited, code_pieces, user_code
 from htagraph.lookup.queues import READS, is_matched, long_waits
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.lookup.python_code import FIRST_WAIT, WAITS, awaited
 from htagraph.lookup.work_groups import runs_in_closure
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I64, Bools, Rows

@@ -11,16 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.arrays.codes import gather
+from htagraph.lookup.operator_roofs import Limit, operator_roofs
 from htagraph.lookup.samples import (
     CounterChanges,
     bandwidth_changes,
     counter_levels,
     queue_changes,
+    sample_levels,
 )
-from htagraph.lookup.sm_activity import geometry_devices
-from htagraph.lookup.operator_roofs import Limit, operator_roofs
-from htagraph.lookup.samples import sample_levels
-from htagraph.lookup.sm_activity import sm_activity
+from htagraph.lookup.sm_activity import geometry_devices, sm_activity
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import DEVICE_KINDS, among, in_words

@@ -10,7 +10,7 @@ from htagraph.arrays.codes import gather, take
 from htagraph.arrays.intervals import States, states, union
 from htagraph.arrays.passes import compiled
 from htagraph.errors import GraphError
-from htagraph.lookup.graph_nodes import graph_nodes
+from htagraph.lookup.programs import graph_nodes
 from htagraph.lookup.windowed import Clipped, device_work
 from htagraph.model.arrays import I8, I32, I64
 from htagraph.model.dag import Dag

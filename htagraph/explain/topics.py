@@ -14,9 +14,9 @@ import numpy as np
 from htagraph.arrays.ancestors import nearest
 from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import around, host_of
+from htagraph.lookup.python_code import FIRST_WAIT
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.lookup.python_code import FIRST_WAIT
 from htagraph.lookup.work_groups import EVALUATES, recomputed
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I64, Bools, Rows

@@ -22,26 +22,24 @@ several replays count that each lack something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from htagraph.arrays.codes import gather, is_in
 from htagraph.arrays.intervals import Intervals, gaps, union
+from htagraph.lookup.programs import graph_launches
+from htagraph.lookup.queues import queues
 from htagraph.lookup.steps import step_events
+from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, GRAPH_LAUNCH, KERNEL_LAUNCH
+from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
 from htagraph.model.names import step_number
 from htagraph.model.recording import HOLES, Damage, DamageKind, Repair
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.arrays.codes import gather, is_in
-from htagraph.lookup.programs import graph_launches
-from htagraph.lookup.queues import queues
-from htagraph.model.api_calls import CAPTURE_BEGINS, CAPTURE_ENDS, GRAPH_LAUNCH, KERNEL_LAUNCH
-from htagraph.model.arrays import I64, Bools
-from htagraph.model.kinds import EventKind
-from htagraph.model.recording import Damage, DamageKind
 
 _FEWEST = 10
 """Launches, or pieces of device work, of a hole. Chosen: a lost buffer holds thousands, and whole

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from htagraph.arrays.ancestors import nearest
 from htagraph.arrays.codes import gather
 from htagraph.lookup.attribution import host_of
-from htagraph.lookup.sm_activity import geometry_devices
 from htagraph.lookup.samples import device_clocks
+from htagraph.lookup.sm_activity import geometry_devices
 from htagraph.model.arrays import F64, I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.events import LIST_COLUMNS
@@ -222,11 +222,6 @@ class OperatorRoofs(NamedTuple):
     tf32_ns: F64
     has_peaks: bool  # Whether the peaks of all devices are known; else there are no roofs
     peaks: tuple[DevicePeaks, ...]  # Of the known devices, each once
-
-    @property
-    def excess_ns(self) -> F64:
-        """Time beyond the roof."""
-        return self.device_ns - self.roof_ns
 
 
 def operator_roofs(dag: Dag, work: I64, dur_ns: I64, *, at_clock: bool = True) -> OperatorRoofs:

@@ -17,16 +17,14 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.errors import QueryError, one_of
+from htagraph.errors import QueryError, did_you_mean, one_of
 from htagraph.lookup.selecting import KIND_GROUPS, kind_mask, name_mask, named_under, where_rows
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind
-from htagraph.model.symbols import Names, SymbolTable
-from htagraph.model.units import TIME_UNITS
-from htagraph.errors import QueryError, did_you_mean, one_of
 from htagraph.model.labels import printable
-from htagraph.model.symbols import Names, checked_regex, compile_pattern
+from htagraph.model.symbols import Names, SymbolTable, checked_regex, compile_pattern
+from htagraph.model.units import TIME_UNITS
 
 CHILD = "CHILD"
 """The hop from a host event to what it directly encloses, or to what it launched itself."""

@@ -23,20 +23,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.arrays.ancestors import nearest
-from htagraph.arrays.codes import gather
+from htagraph.arrays.ancestors import highest, nearest
+from htagraph.arrays.codes import gather, ranges
 from htagraph.arrays.intervals import check_tiling
 from htagraph.arrays.matching import cut_at
 from htagraph.arrays.nesting import nest
-from htagraph.model.arrays import I8, I64, Bools, Texts
+from htagraph.model.arrays import F64, I8, I64, Bools, Rows, Texts
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
-from htagraph.model.names import FRAME
+from htagraph.model.names import FRAME, function_and_place
 from htagraph.model.recording import SAMPLED
-from htagraph.arrays.ancestors import highest, nearest
-from htagraph.arrays.codes import gather, ranges
-from htagraph.model.arrays import F64, I64, Bools, Rows, Texts
-from htagraph.model.names import function_and_place
 
 FIRST_WAIT = 64
 """Topics of code from here on are waits: their place in `WAITS` is the rest."""

@@ -19,7 +19,6 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, KernelClass, among
 from htagraph.model.window import Window
 
-
 NEVER = np.iinfo(np.int64).min // 2
 """Before all times, and differences from it fit into 64 bits."""
 

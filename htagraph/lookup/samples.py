@@ -11,17 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.lookup.queues import devices_of
-from htagraph.model.arrays import F64, I64
+from htagraph.arrays.matching import group_starts
+from htagraph.lookup.queues import devices_of, queues
+from htagraph.model.arrays import F64, I64, Texts
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind, among
 from htagraph.model.names import MEMORY_CLOCK, SM_CLOCK
 from htagraph.model.samples import SampleTable, Series
-from htagraph.arrays.matching import group_starts
-from htagraph.lookup.queues import queues
-from htagraph.model.arrays import F64, I64, Texts
-from htagraph.model.kinds import EventKind, among
 from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
+
 
 class Levels(NamedTuple):
     """Values of one series over time."""

@@ -19,11 +19,9 @@ multiprocessors without a block in equal parts, warp slots by the room that each
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum, unique
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -35,12 +33,10 @@ from htagraph.lookup.queues import devices_of
 from htagraph.lookup.windowed import Clipped, clipped
 from htagraph.model.arrays import F64, I8, I32, I64, Bools
 from htagraph.model.dag import Dag
-from htagraph.model.devices import DeviceProperties
+from htagraph.model.devices import MOST_THREADS_PER_SM, DeviceProperties
 from htagraph.model.kinds import EventKind, KernelClass, SlotUse
 from htagraph.model.names import NCU, TENSOR_CORE_KERNELS
 from htagraph.model.window import Window
-from htagraph.model.arrays import F64, I64, Bools
-from htagraph.model.devices import MOST_THREADS_PER_SM, DeviceProperties
 
 _REGISTER_UNIT = 256
 """Registers are allocated to warps in multiples of this (``cuda_occupancy.h``)."""

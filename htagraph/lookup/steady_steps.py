@@ -79,12 +79,6 @@ class SteadySteps:
     # work; -1 without steps.
     usual: int
 
-    @property
-    def is_representative(self) -> Bools:
-        """Whether each step is the usual one of at least `FEWEST_ALIKE`."""
-        usual: Bools = np.arange(len(self.is_steady)) == self.usual
-        return self.is_steady & usual
-
     def lengths_ns(self, dag: Dag) -> dict[str, int]:
         """Lengths of the steady steps with unique names, by name."""
         names = dag.events.names(self.parts.step)

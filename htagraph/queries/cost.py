@@ -53,8 +53,8 @@ from htagraph.model.schema import categorical, labelled
 from htagraph.model.symbols import alphabetical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.queries.operators import functions_in, worth_removing
 from htagraph.queries.kernels import kernel_patterns
+from htagraph.queries.operators import functions_in, worth_removing
 from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
 from htagraph.replay.charges import Charges
 from htagraph.replay.excerpt import LARGE, Excerpt, excerpt_of

@@ -5,31 +5,36 @@ Hardware counters of kernels are from CUPTI ranges or from Nsight Compute, with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import numpy.typing as npt
+import pandas as pd
 
+from htagraph.arrays.ancestors import highest
 from htagraph.arrays.intervals import sum_by_code
 from htagraph.arrays.matching import group_starts
+from htagraph.errors import QueryError
 from htagraph.lookup.attribution import innermost, innermost_at, names_or_empty
+from htagraph.lookup.queues import NEVER, queues
 from htagraph.lookup.samples import (
     CounterChanges,
+    Levels,
     bandwidth_changes,
     counter_levels,
+    over,
     queue_changes,
+    sample_levels,
 )
-from htagraph.lookup.queues import NEVER, queues
-from htagraph.lookup.samples import Levels, over, sample_levels
 from htagraph.lookup.steps import find_steps, steps_in
 from htagraph.lookup.windowed import Clipped, clipped
 from htagraph.model.answers import (
     COUNTERS,
+    CUPTI_COUNTERS,
+    CUPTI_RATES,
     LAUNCH_STATS,
     MEMORY_TIMELINE,
     QUEUE_BLOCKED,
@@ -38,13 +43,8 @@ from htagraph.model.answers import (
 from htagraph.model.arrays import F64, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind
-from htagraph.model.window import Window
-from htagraph.arrays.ancestors import highest
-from htagraph.errors import QueryError
-from htagraph.lookup.attribution import innermost, names_or_empty
-from htagraph.model.answers import CUPTI_COUNTERS, CUPTI_RATES
-from htagraph.model.kinds import EventKind
 from htagraph.model.names import ncu_columns
+from htagraph.model.window import Window
 
 _COUNTERS: dict[str, Callable[[Dag], CounterChanges]] = {
     "queue_length": queue_changes,

@@ -12,8 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.arrays.codes import QUANTILES, distribution, take
-from htagraph.errors import GraphError
+from htagraph.arrays.ancestors import highest
+from htagraph.arrays.codes import QUANTILES, distribution, gather, take
+from htagraph.arrays.intervals import sum_by_code
+from htagraph.arrays.matching import group_starts, running_latest
+from htagraph.arrays.sequences import repeats
+from htagraph.errors import GraphError, QueryError
 from htagraph.lookup.attribution import (
     innermost,
     modules_at,
@@ -21,25 +25,17 @@ from htagraph.lookup.attribution import (
     op_names,
     track_labels,
 )
-from htagraph.lookup.graph_nodes import graph_nodes as nodes_of
+from htagraph.lookup.programs import graph_nodes as nodes_of
+from htagraph.lookup.queues import NEVER, queues
 from htagraph.lookup.windowed import Clipped, device_work
 from htagraph.lookup.work_groups import BY_LAUNCH, Groups, named
-from htagraph.model.answers import GRAPH_NODES, KERNEL_BREAKDOWN, KERNEL_DURATIONS
+from htagraph.model.answers import GRAPH_NODES, KERNEL_BREAKDOWN, KERNEL_DURATIONS, KERNEL_PATTERNS
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
-from htagraph.arrays.ancestors import highest
-from htagraph.arrays.codes import gather
-from htagraph.arrays.intervals import sum_by_code
-from htagraph.arrays.matching import group_starts, running_latest
-from htagraph.arrays.sequences import repeats
-from htagraph.errors import QueryError
-from htagraph.lookup.attribution import names_or_empty
-from htagraph.lookup.queues import NEVER, queues
-from htagraph.model.answers import KERNEL_PATTERNS
-from htagraph.model.kinds import EventKind
+
 
 def _by_stream(dag: Dag, events: I64) -> Groups:
     lanes = np.stack([dag.events.device[events].astype(np.int64), dag.events.stream[events]])

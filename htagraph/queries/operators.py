@@ -17,26 +17,25 @@ from htagraph.arrays.codes import distribution, gather
 from htagraph.arrays.intervals import sum_by_code, union
 from htagraph.errors import GraphError
 from htagraph.explain.self_time import self_time
+from htagraph.explain.stacks import Stacks, window_stacks
 from htagraph.lookup.attribution import innermost, innermost_at, spelling
 from htagraph.lookup.windowed import clipped, device_work, host_work
 from htagraph.lookup.work_groups import BY_LAUNCH, named
 from htagraph.model.answers import (
     ANNOTATION_BREAKDOWN,
     EXECUTION_NODES,
+    FUNCTIONS,
     OPERATOR_BREAKDOWN,
     OPERATOR_TREE,
 )
 from htagraph.model.arrays import I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.names import function_and_place
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import alphabetical
 from htagraph.model.window import Window
-from htagraph.arrays.ancestors import nearest
-from htagraph.arrays.codes import gather
-from htagraph.explain.stacks import Stacks, window_stacks
-from htagraph.model.answers import FUNCTIONS
-from htagraph.model.names import function_and_place
+
 
 def operator_breakdown(dag: Dag, window: Window, *, by: str = "name") -> pd.DataFrame:
     """Operators, API calls and annotations by group, with their host time and device time.

@@ -25,11 +25,10 @@ from htagraph.explain.critical_path import end_node, path_segments
 from htagraph.explain.segments import Segments, coded_texts, segment_labels
 from htagraph.lookup.attribution import track_codes
 from htagraph.lookup.collectives import host_ranges
-from htagraph.lookup.samples import bandwidths
-from htagraph.lookup.damage import damage_of
-from htagraph.lookup.damage import kernel_launches
+from htagraph.lookup.damage import damage_of, kernel_launches
 from htagraph.lookup.programs import NO_DEVICE_WORK, is_plain
 from htagraph.lookup.queues import is_matched, long_waits
+from htagraph.lookup.samples import bandwidths
 from htagraph.lookup.selecting import events_in
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import Clipped, clipped, edges_in

@@ -70,7 +70,7 @@ def roofline(dag: Dag, window: Window, *, by: By = "op") -> pd.DataFrame:
     of_calls = [joined.of_calls(name) for name in ("flops", "bytes_low", "bytes_high")]
     flops, low, high, roof_ns, excess = (
         np.bincount(of_call, weights=values.astype(np.float64), minlength=size)
-        for values in (*of_calls, roofs.roof_ns, roofs.excess_ns)
+        for values in (*of_calls, roofs.roof_ns, roofs.device_ns - roofs.roof_ns)
     )
     kept = np.flatnonzero(np.bincount(code, minlength=size))
     others = _n_callers(dag, work.event, joined, code, size)[kept]

@@ -95,7 +95,7 @@ def steady_state(dag: Dag, window: Window) -> pd.DataFrame:
         "n_different": steady.n_different,
         "device_ns": sum_by_code(step[is_device], dag.events.dur_ns[parts.event[is_device]], n),
         "is_steady": steady.is_steady,
-        "is_representative": steady.is_representative,
+        "is_representative": steady.is_steady & (np.arange(n) == steady.usual),
         "reason": np.array(odd_step_reasons(dag, steady), dtype=object),
     }
     return STEADY_STATE.frame({name: values[shown] for name, values in columns.items()})

@@ -19,8 +19,7 @@ from htagraph.findings.path import CriticalPath
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.find_window import find_event, find_window, moment_in, next_work
 from htagraph.lookup.matching import find_matches
-from htagraph.lookup.patterns import parse_pattern
-from htagraph.lookup.patterns import Hop, Pattern
+from htagraph.lookup.patterns import Hop, Pattern, parse_pattern
 from htagraph.lookup.selecting import (
     Kinds,
     events_in,
@@ -47,8 +46,8 @@ from htagraph.run.matches import Matches
 from htagraph.run.selection import Selection
 from htagraph.run.why import Why
 from htagraph.writers.answering import answer_of, answers
-from htagraph.writers.output_file import write_arrays
 from htagraph.writers.notebook_cell import table_html
+from htagraph.writers.output_file import write_arrays
 
 if TYPE_CHECKING:
     from htagraph.arrays.rustworkx_graphs import PyDiGraph

@@ -38,10 +38,9 @@ from htagraph.findings.findings import charged
 from htagraph.findings.path import BreakdownKey, CriticalPath
 from htagraph.findings.verdict import Paragraph, Verdict, lines_of
 from htagraph.findings.window_bounds import find_bounds, light_on, told_of
-from htagraph.lookup.damage import LOST_LIMIT, damage_of, lost_in_words, lost_share
+from htagraph.lookup.damage import LOST_LIMIT, damage_of, holes_in_words, lost_in_words, lost_share
 from htagraph.lookup.done_steps import DoneSteps, device_work_began, done_steps
 from htagraph.lookup.find_window import WHOLE
-from htagraph.lookup.damage import holes_in_words
 from htagraph.lookup.steady_steps import FEWEST_ALIKE
 from htagraph.lookup.steps import find_steps
 from htagraph.model.archive import Arrays

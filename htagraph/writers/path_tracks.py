@@ -68,47 +68,26 @@ class Card(NamedTuple):
 
 @dataclass(frozen=True)
 class DrawnPath:
-    """A critical path to be drawn, with what it is charged to.
+    """A critical path to be drawn, with what it is charged to."""
 
-    Parameters
-    ----------
-    segments : DataFrame
-        Schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`; if known, with causes in ``cause``, and
-        what ran between operators in ``code``.
-    causes : DataFrame
-        As of `segment_causes.main_causes`: ``start_ns``, ``dur_ns``, ``cause``, ``bound``.
-    findings : mapping of str to str
-        The card of each cause, as `Card.of` reads it; the first finding first.
-    description : str
-        Help text of the path's track.
-    waits : DataFrame, optional
-        Of a job: who waits for whom, as `wait_tracks.WAITS`.
-    answers : mapping of str to DataFrame
-        More to draw, by the name of its track, see `answer_tracks`.
-    """
-
+    # Schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`; if known, with causes in ``cause``, and
+    # what ran between operators in ``code``
     segments: pd.DataFrame
+    # As of `segment_causes.main_causes`: ``start_ns``, ``dur_ns``, ``cause``, ``bound``
     causes: pd.DataFrame
+    # The card of each cause, as `Card.of` reads it; the first finding first
     findings: Mapping[str, str]
-    description: str = ""
-    waits: pd.DataFrame | None = None
+    description: str = ""  # Help text of the path's track
+    waits: pd.DataFrame | None = None  # Of a job: who waits for whom, as `WAITS`
+    # More to draw, by the name of its track, see `answer_slices`
     answers: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     def opening(self, zero_ns: int) -> dict[str, int]:
         """Where ``htagraph view`` opens the file: at the first finding, longest stretch.
 
-        Of a late rank, at its longest late arrival. Times of the file.
-
-        Parameters
-        ----------
-        zero_ns : int, unit=ns
-            Time that is 0 in the file.
-
-        Returns
-        -------
-        dict of str to int
-            ``last_ns``, the end of the path; ``start_ns`` and ``end_ns`` of the slice to select;
-            of a job, ``rank``.
+        Of a late rank, at its longest late arrival. Times are those of the file, in which `zero_ns`
+        is 0: ``last_ns``, the end of the path; ``start_ns`` and ``end_ns`` of the slice to select;
+        of a job, ``rank``.
         """
         if self.segments.empty:
             return {}

@@ -18,8 +18,7 @@ from htagraph.arrays.intervals import rows
 from htagraph.arrays.reach import ancestors, descendants
 from htagraph.arrays.welch import Sample, _quantile, ends_apart, range_if_apart, welch
 from htagraph.compiler.recurrences import log_chance
-from htagraph.lookup.sm_activity import Limit, residency
-from htagraph.lookup.sm_activity import RunningSums
+from htagraph.lookup.sm_activity import Limit, RunningSums, residency
 from htagraph.model.devices import DeviceProperties
 from tests.queries.gridded import FOUR_SMS
 

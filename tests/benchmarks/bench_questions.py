@@ -115,8 +115,7 @@ def ours(path: Path, after: Path, n_runs: int) -> dict[str, float]:
     from htagraph.queries.communication import overlap
     from htagraph.queries.counters import counters, launch_stats, queue_blocked
     from htagraph.queries.idle import idle_categories, idle_time
-    from htagraph.queries.kernels import kernel_patterns
-    from htagraph.queries.kernels import kernel_breakdown
+    from htagraph.queries.kernels import kernel_breakdown, kernel_patterns
     from htagraph.queries.operators import annotation_breakdown, operator_tree
     from htagraph.queries.steps import temporal_breakdown
 

@@ -35,19 +35,24 @@ from htagraph.queries.communication import (
 from htagraph.queries.cost import cost, near_critical, opportunities, slack
 from htagraph.queries.counters import (
     counters,
+    cupti_counters,
+    cupti_rates,
     launch_stats,
     memory_timeline,
     queue_blocked,
     sampled_counters,
 )
-from htagraph.queries.counters import cupti_counters, cupti_rates
-from htagraph.queries.operators import functions
 from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
-from htagraph.queries.kernels import kernel_patterns
-from htagraph.queries.kernels import graph_nodes, kernel_breakdown, kernel_durations
+from htagraph.queries.kernels import (
+    graph_nodes,
+    kernel_breakdown,
+    kernel_durations,
+    kernel_patterns,
+)
 from htagraph.queries.operators import (
     annotation_breakdown,
     execution_nodes,
+    functions,
     operator_breakdown,
     operator_tree,
 )

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from htagraph.compiler.passes import compile_events
-from htagraph.lookup.samples import bandwidths
+from htagraph.lookup.samples import bandwidths, sampled_use
 from htagraph.lookup.sm_activity import geometry_devices, launch_geometry
-from htagraph.lookup.samples import sampled_use
 from htagraph.model.dag import Dag
 from htagraph.model.samples import SampleTable, Series
 from htagraph.queries.quality import quality

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.lookup.damage import WHOLE_PART
-from htagraph.lookup.damage import lost_nodes
+from htagraph.lookup.damage import WHOLE_PART, lost_nodes
 from htagraph.model.kinds import DEVICE_CLOCK_KINDS, EventKind, among
 from htagraph.model.recording import DamageKind
 from htagraph.reports.summary import Summary

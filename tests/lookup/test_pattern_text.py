@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.errors import QueryError
-from htagraph.lookup.patterns import parse_pattern
 from htagraph.lookup.patterns import (
     HOP_KINDS,
     NUMBERS,
@@ -21,6 +20,7 @@ from htagraph.lookup.patterns import (
     Condition,
     Hop,
     Pattern,
+    parse_pattern,
 )
 
 

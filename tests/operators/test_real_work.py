@@ -11,8 +11,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.arrays.ancestors import nearest
-from htagraph.lookup.sm_activity import geometry_devices
 from htagraph.lookup.operator_roofs import call_of, operator_roofs, operator_work
+from htagraph.lookup.sm_activity import geometry_devices
 from htagraph.model.kinds import DEVICE_KINDS, among
 from htagraph.operators.peaks import peaks_of
 from htagraph.operators.work import registered, work_of

@@ -13,11 +13,9 @@ from htagraph.explain.differences import kernel_diff, op_diff
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.queries.communication import class_overlap, overlap
-from htagraph.queries.counters import counters, launch_stats, queue_blocked
-from htagraph.queries.counters import cupti_counters
+from htagraph.queries.counters import counters, cupti_counters, launch_stats, queue_blocked
 from htagraph.queries.idle import idle_categories
-from htagraph.queries.kernels import kernel_patterns
-from htagraph.queries.kernels import kernel_breakdown
+from htagraph.queries.kernels import kernel_breakdown, kernel_patterns
 from htagraph.queries.operators import annotation_breakdown
 from htagraph.queries.steps import temporal_breakdown
 

@@ -14,8 +14,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import SparseColumn
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.window import Window
-from htagraph.queries.counters import counters, sampled_counters
-from htagraph.queries.counters import cupti_counters, cupti_rates
+from htagraph.queries.counters import counters, cupti_counters, cupti_rates, sampled_counters
 from htagraph.synth import timeline
 from tests.drawn import drawn_dag
 from tests.queries.counted import ALL, FMA, TWO_KERNELS, VALUES, args, counted

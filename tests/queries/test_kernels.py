@@ -8,8 +8,7 @@ import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.model.window import Window
 from htagraph.queries.counters import launch_stats
-from htagraph.queries.kernels import kernel_patterns
-from htagraph.queries.kernels import kernel_breakdown, kernel_durations
+from htagraph.queries.kernels import kernel_breakdown, kernel_durations, kernel_patterns
 from tests.drawn import drawn_dag
 
 _DAG = drawn_dag("""

@@ -8,8 +8,7 @@ import pytest
 import htagraph as hg
 from htagraph.queries.communication import exposed_communication
 from htagraph.queries.idle import idle_time
-from htagraph.queries.kernels import kernel_patterns
-from htagraph.queries.kernels import kernel_breakdown
+from htagraph.queries.kernels import kernel_breakdown, kernel_patterns
 from htagraph.queries.operators import operator_breakdown
 from tests.real_traces import TRACES, cases, located
 

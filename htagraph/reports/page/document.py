@@ -29,17 +29,18 @@ from htagraph.queries.quality import inferences as inferences_of
 from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import next_question, share_of_all
-from htagraph.reports.page.parts import html_table, short_rule
 from htagraph.reports.page.panels import Panel, Section, learnt, segment_details
 from htagraph.reports.page.parts import (
     Commands,
     Texts,
     command_html,
+    html_table,
     legend,
     mark,
     new_texts,
     resource,
     shell_path,
+    short_rule,
     write_html,
 )
 from htagraph.reports.page.sections import job_sections, rank_answers, rank_sections

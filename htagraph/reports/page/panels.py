@@ -18,8 +18,7 @@ from htagraph.model.labels import name_label, track_name
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import Schema
 from htagraph.model.units import human_count, human_duration
-from htagraph.reports.page.parts import KEPT_ROWS
-from htagraph.reports.page.parts import Texts
+from htagraph.reports.page.parts import KEPT_ROWS, Texts
 from htagraph.reports.plots.drawing import Drawing
 from htagraph.writers.flame import BELOW
 

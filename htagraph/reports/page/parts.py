@@ -16,23 +16,21 @@ from itertools import count
 from pathlib import Path
 from shlex import quote
 from string import Template
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from htagraph.model.colors import IDLE
+from htagraph.model.columns import heading, quantity
 from htagraph.model.kinds import bound_in_words
-from htagraph.model.labels import printable
+from htagraph.model.labels import distinct_names, name_label, printable
+from htagraph.model.schema import Quantity, Schema
 from htagraph.readers.storage import is_remote, url_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.plots.drawing import BOUND_COLORS, CAUSE_COLORS
 from htagraph.reports.summary import Summary
-from htagraph.writers.output_file import write_text
-from htagraph.model.columns import heading, quantity
-from htagraph.model.labels import distinct_names, name_label
-from htagraph.model.schema import Quantity, Schema
 from htagraph.writers.cells import cell_text
+from htagraph.writers.output_file import write_text
 
 _MARKED = CAUSE_COLORS | BOUND_COLORS | {"idle": IDLE}
 

@@ -20,17 +20,20 @@ from htagraph.reports.plots.device_plots import (
     idle_categories,
     idle_time,
     overlap,
+    roofline,
     temporal_breakdown,
+    time_at_roof,
+    timeline,
+    top_kernels,
     utilization,
 )
 from htagraph.reports.plots.history_plots import run_history
-from htagraph.reports.plots.job_plots import (
+from htagraph.reports.plots.path_plots import (
     collective_waits,
     kernels_across_ranks,
     pipeline_schedule,
     step_spread,
 )
-from htagraph.reports.plots.device_plots import roofline, time_at_roof, timeline, top_kernels
 from htagraph.reports.plots.path_plots import (
     critical_path_timeline,
     differences,

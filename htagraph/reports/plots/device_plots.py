@@ -10,37 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.model import answers
-from htagraph.model.colors import FILLS, IDLE, Color
-from htagraph.model.kinds import in_words
-from htagraph.model.labels import distinct_names
-from htagraph.model.units import human_duration
-from htagraph.reports.markdown import share_of_all
-from htagraph.reports.plots.drawing import (
-    BOUND_COLORS,
-    CAUSE_COLORS,
-    CLASS_COLORS,
-    Drawing,
-    TimeUnit,
-    bars,
-    color_of,
-    named_rows,
-    new_figure,
-    no_figure,
-    of_frame,
-    track_labels,
-)
 from htagraph.arrays.codes import largest
 from htagraph.arrays.matching import running_latest
 from htagraph.lookup.queues import queues
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import Clipped, device_work
+from htagraph.model import answers
 from htagraph.model.arrays import I64, Texts
-from htagraph.model.colors import IDLE, SERIES, Color
-from htagraph.model.kinds import KernelClass
+from htagraph.model.colors import FILLS, IDLE, SERIES, Color
+from htagraph.model.kinds import KernelClass, in_words
+from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
+from htagraph.reports.markdown import share_of_all
 from htagraph.reports.plots.drawing import (
+    BOUND_COLORS,
+    CAUSE_COLORS,
     CLASS_COLORS,
     Blocks,
     Drawing,
@@ -58,6 +43,7 @@ from htagraph.reports.plots.drawing import (
     step_lines,
     thin_path,
     time_axis,
+    track_labels,
 )
 from htagraph.run.graph import TraceGraph
 
