@@ -29,7 +29,7 @@ from mcp.server.stdio import stdio_server
 from htagraph import __version__
 from htagraph.agents.documents import as_json, plain
 from htagraph.agents.target import Root, Session
-from htagraph.agents.tools import TOOLS
+from htagraph.agents.tools import TOOLS, Tool
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError, one_of
 from htagraph.model.progress import Progress, begin_stage, listening
 
@@ -80,9 +80,7 @@ class Desk:
         with self.busy, listening(hear):
             try:
                 begin_stage(f"Answering {tool}")
-                if tool not in TOOLS:
-                    raise QueryError(f"there is no tool {tool!r}.", hint=one_of(tool, TOOLS))
-                called = TOOLS[tool].read(arguments)
+                called = _tool(tool).read(arguments)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # those that matter are in the notes
                     return as_json(called.answer(self.session)), False
@@ -101,6 +99,12 @@ class Desk:
         """An error in one line, with files as the client names them."""
         text = text.replace(f"{self.root.folder}{os.sep}", "")
         return str(plain(" ".join(text.split()), longest=_LONGEST_ERROR))
+
+
+def _tool(name: str) -> type[Tool]:
+    if name not in TOOLS:
+        raise QueryError(f"there is no tool {name!r}.", hint=one_of(name, TOOLS))
+    return TOOLS[name]
 
 
 def _text_of(error: HTAGraphError) -> str:

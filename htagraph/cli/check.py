@@ -1,4 +1,4 @@
-"""`htagraph check`: whether a run keeps its limits, which pyproject.toml may hold, too; and `diff`."""
+"""`htagraph check`: whether a run keeps its limits, also those of pyproject.toml; and `diff`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`htagraph report`: what limits a run, on the terminal and as files; and `info`: what a trace has."""
+"""`htagraph report`: what limits a run, as text and as files; and `info`: what a trace has."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import pandas as pd
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-import pandas as pd
 
 from htagraph.arrays.memory import returns_memory
 from htagraph.cli import options
@@ -27,7 +27,9 @@ from htagraph.cli.inputs import (
 )
 from htagraph.cli.tables import (
     BAR_WIDTH,
+    Format,
     bar,
+    print_frame,
     print_paragraphs,
     print_titled,
     print_verdict,
@@ -35,11 +37,13 @@ from htagraph.cli.tables import (
 )
 from htagraph.errors import QueryError
 from htagraph.job.opened import is_too_large
+from htagraph.lookup.find_window import WHOLE
 from htagraph.model.colors import COLORS
-from htagraph.model.kinds import bound_in_words
+from htagraph.model.kinds import EventKind, bound_in_words
 from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration, human_size
 from htagraph.readers.memory_need import free_bytes, needed_bytes
+from htagraph.reports.doctor import capture_cost, examine
 from htagraph.reports.markdown import (
     job_tables,
     losses_in_words,
@@ -51,13 +55,6 @@ from htagraph.reports.markdown import (
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.run.compiled import Compiled, LoadOptions
-from htagraph.cli.console import output, shown_progress
-from htagraph.cli.inputs import given
-from htagraph.cli.tables import Format, print_frame, print_titled
-from htagraph.lookup.find_window import WHOLE
-from htagraph.model.kinds import EventKind
-from htagraph.reports.doctor import capture_cost, examine
-from htagraph.run.compiled import LoadOptions
 from htagraph.run.trace import Trace
 
 if TYPE_CHECKING:

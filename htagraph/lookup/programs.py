@@ -8,8 +8,7 @@ the same work at the same positions are replays of one graph.
 from __future__ import annotations
 
 import re
-from typing import Literal
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,7 +26,6 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import HOST_KINDS, EventKind, among
 from htagraph.model.names import STEP_MARKERS
 from htagraph.model.window import Window
-from htagraph.model.arrays import I64, Bools
 
 Loading = Literal["", "in process", "by workers", "after workers", "pinned by a thread"]
 

@@ -1,4 +1,4 @@
-"""Kernels, copies and fills: in groups, one by one, as nodes of graphs, and as sequences that repeat.
+"""Kernels, copies and fills: in groups, one by one, as nodes of graphs, and sequences that repeat.
 
 Sequences are those along a stream, or those under an operator.
 """

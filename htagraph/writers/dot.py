@@ -22,8 +22,16 @@ from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, bound_
 from htagraph.model.labels import name_label, printable, track_name
 from htagraph.model.units import human_count, human_duration
 from htagraph.writers.output_file import write_text
-from htagraph.writers.path_outline import Outline, PathArrow, PathBox
-from htagraph.writers.path_outline import HEIGHT, WIDTH, Route, Slide, arranged
+from htagraph.writers.path_outline import (
+    HEIGHT,
+    WIDTH,
+    Outline,
+    PathArrow,
+    PathBox,
+    Route,
+    Slide,
+    arranged,
+)
 
 _CHARACTER, _LINE_HEIGHT, _LARGEST, _SMALLEST = 0.7, 1.2, 14, 9
 """Mean width and height of text by its points, and its points at most and at least, on a slide."""

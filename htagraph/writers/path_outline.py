@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +25,10 @@ from htagraph.arrays.codes import distinct, largest
 from htagraph.arrays.intervals import sum_by_code
 from htagraph.arrays.passes import compiled
 from htagraph.errors import GraphError
-from htagraph.model.arrays import I64
+from htagraph.model.arrays import F64, I64
 from htagraph.model.kinds import Bound, EdgeKind
 from htagraph.model.labels import name_label
 from htagraph.model.names import STEP_MARKERS, without_step_number
-from htagraph.model.arrays import F64
 
 Point = tuple[float, float]
 

@@ -22,8 +22,7 @@ from htagraph.model.kinds import Bound
 from htagraph.model.labels import name_label
 from htagraph.run.graph import TraceGraph
 from htagraph.writers.dot import graph_dot, path_dot
-from htagraph.writers.path_outline import Outline, PathBox
-from htagraph.writers.path_outline import HEIGHT, WIDTH, arranged
+from htagraph.writers.path_outline import HEIGHT, WIDTH, Outline, PathBox, arranged
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* deprecated - use:DeprecationWarning"

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import htagraph as hg
 from htagraph.model.kinds import Bound, EdgeKind
-from htagraph.writers.path_outline import MOST_BOXES, Column, Outline, path_outline
-from htagraph.writers.path_outline import arranged
+from htagraph.writers.path_outline import MOST_BOXES, Column, Outline, arranged, path_outline
 from tests.event_rows import taken
 
 _HOST, _GPU, _LAUNCH = "thread 1", "stream 7", EdgeKind.LAUNCH

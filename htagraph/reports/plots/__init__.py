@@ -30,14 +30,12 @@ from htagraph.reports.plots.device_plots import (
 from htagraph.reports.plots.history_plots import run_history
 from htagraph.reports.plots.path_plots import (
     collective_waits,
-    kernels_across_ranks,
-    pipeline_schedule,
-    step_spread,
-)
-from htagraph.reports.plots.path_plots import (
     critical_path_timeline,
     differences,
     job_path_timeline,
+    kernels_across_ranks,
+    pipeline_schedule,
+    step_spread,
     steps,
 )
 

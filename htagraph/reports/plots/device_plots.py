@@ -1,4 +1,4 @@
-"""Figures of devices and of kernels: where time goes, idle time, overlap, roofs, streams over time."""
+"""Figures of devices and of kernels: where time goes, idle time, roofs, streams over time."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from html import escape
 from typing import Any, Literal
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,15 +11,18 @@ import pandas as pd
 from htagraph.errors import QueryError, one_of
 from htagraph.findings.path import CriticalPath
 from htagraph.job.path import JobPath
+from htagraph.job.stragglers import against_median_rank
 from htagraph.lookup.steps import find_steps
-from htagraph.model import frames
+from htagraph.model import answers, frames, job_answers
 from htagraph.model.arrays import I64, Bools
-from htagraph.model.colors import SERIES, Color
+from htagraph.model.colors import COLORS, SERIES, Color
+from htagraph.model.job_answers import PIPELINE_SCHEDULE
 from htagraph.model.kinds import Bound, bound_in_words
 from htagraph.model.labels import distinct_names
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.plots.drawing import (
     BOUND_COLORS,
+    LEGIBLE_PX,
     Blocks,
     Drawing,
     TimeUnit,
@@ -35,31 +37,12 @@ from htagraph.reports.plots.drawing import (
     of_frame,
     of_path,
     percent,
+    series_style,
     step_lines,
     thin_path,
     time_axis,
 )
 from htagraph.reports.summary import time_by_step
-from htagraph.job.stragglers import against_median_rank
-from htagraph.model import answers, job_answers
-from htagraph.model.colors import COLORS, SERIES
-from htagraph.model.job_answers import PIPELINE_SCHEDULE
-from htagraph.model.kinds import Bound
-from htagraph.reports.plots.drawing import (
-    BOUND_COLORS,
-    LEGIBLE_PX,
-    Drawing,
-    TimeUnit,
-    hatched,
-    label,
-    named_rows,
-    new_figure,
-    no_figure,
-    of_frame,
-    percent,
-    series_style,
-    time_axis,
-)
 
 _MAX_SINGLE = 600
 """Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
