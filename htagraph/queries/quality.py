@@ -261,8 +261,8 @@ def _joined(dag: Dag, window: Window) -> _Check:
             f"{thread}{tracks[found[most]]}) to the rest: they are of another task, or what gave "
             "them their work was not recorded; no path leads there."
         )
-    name, n = "operators and device work joined by edges", len(rows)
-    return _Check(name, n - len(apart), n, said, note=said)
+    name, n_all = "operators and device work joined by edges", len(rows)
+    return _Check(name, n_all - len(apart), n_all, said, note=said)
 
 
 def _arrows(dag: Dag) -> list[_Check]:

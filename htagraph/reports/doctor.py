@@ -70,13 +70,12 @@ def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
 def _rank(trace: Trace) -> Diagnosis:
     """Whether the file records its rank."""
     is_recorded = trace.rank_source == "distributedInfo"
-    return Diagnosis(
+    return _present(
         "rank",
         int(is_recorded),
-        is_recorded,
-        trace.rank_source,
         "ranks of a job may be mixed up",
         "initialise torch.distributed before the profiler, or put rank<N> into the file name",
+        found_by=trace.rank_source,
     )
 
 

@@ -60,12 +60,7 @@ def _duration_line(name: str, dur_ns: I64, edges: F64, line: dict[str, Any]) -> 
 
 @of_frame(answers.LAUNCH_STATS)
 def launch_stats(frame: pd.DataFrame) -> Drawing:
-    """Figure of how long launch calls take, how long their work waits, and how long it runs.
-
-    Parameters
-    ----------
-    frame : DataFrame, schema `answers.LAUNCH_STATS`
-    """
+    """Figure of how long launch calls take, how long their work waits, and how long it runs."""
     if frame.empty:
         return no_figure("No launches were recorded")
     columns = {

@@ -162,12 +162,7 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Drawing:
 
 @of_frame(answers.IDLE_CATEGORIES)
 def idle_categories(frame: pd.DataFrame) -> Drawing:
-    """Figure of the gaps of each stream in HTA's three categories.
-
-    Parameters
-    ----------
-    frame : DataFrame, schema `answers.IDLE_CATEGORIES`
-    """
+    """Figure of the gaps of each stream in HTA's three categories."""
     total = int(frame["idle_ns"].sum())
     if not total:
         return no_figure("No stream is idle between two kernels")
@@ -188,12 +183,7 @@ def idle_categories(frame: pd.DataFrame) -> Drawing:
 
 @of_frame(answers.OVERLAP)
 def overlap(frame: pd.DataFrame) -> Drawing:
-    """Figure of how much communication overlaps with compute, by device.
-
-    Parameters
-    ----------
-    frame : DataFrame, schema `answers.OVERLAP`
-    """
+    """Figure of how much communication overlaps with compute, by device."""
     shown, note = _shown(frame, frame["exposed_ns"], "exposed communication")
     rows = track_labels(shown)
     parts = {
@@ -228,12 +218,7 @@ def overlap(frame: pd.DataFrame) -> Drawing:
 
 @of_frame(answers.EXPOSED_COMMUNICATION)
 def exposed_communication(frame: pd.DataFrame) -> Drawing:
-    """Figure of why communication is exposed: what kept the next compute kernel from running.
-
-    Parameters
-    ----------
-    frame : DataFrame, schema `answers.EXPOSED_COMMUNICATION`
-    """
+    """Figure of why communication is exposed: what kept the next compute kernel from running."""
     exposed = frame[frame["exposed_ns"] > 0]
     why = _largest_first(exposed, "why", "exposed_ns")
     total = int(why.sum())
