@@ -109,7 +109,8 @@ def _step_parts(dag: Dag) -> StepParts:
 
 
 def _lower_median(values: I64) -> I64:
-    return np.asarray(np.quantile(values, 0.5, method="lower"))
+    median: I64 = np.quantile(values, 0.5, method="lower")
+    return median
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,7 @@ from htagraph.model.labels import name_label
 from htagraph.model.names import CRITICAL_PATH
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_count
-from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
-from htagraph.writers.tracks import Tracks
+from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings, Tracks
 
 _EVIDENCE = {rule.label: str(rule.evidence) for rule in Rule}
 _COLORS = {bound.label: color.perfetto for bound, color in COLORS.items()}

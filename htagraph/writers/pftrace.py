@@ -35,14 +35,15 @@ from htagraph.writers.slice_packets import (
     Piece,
     Slices,
     Strings,
+    Tracks,
     assemble,
     encode_counter,
     encode_slices,
+    lane_tracks,
     message_field,
     utf8,
     varint_field,
 )
-from htagraph.writers.tracks import Tracks, lane_tracks
 
 Ends = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.integer[Any]]]
 
