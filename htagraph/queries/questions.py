@@ -21,10 +21,9 @@ Question = Callable[..., "pd.DataFrame"]
 """A function of a graph's data, a window and options."""
 
 _FILES = {
-    "steps": "temporal_breakdown step_times steady_state",
+    "steps": "temporal_breakdown step_times steady_state idle_time idle_intervals idle_categories",
     "utilization": "utilization device_activity utilization_losses",
     "communication": "class_overlap overlap exposed_communication collectives",
-    "idle": "idle_time idle_intervals idle_categories",
     "kernels": "kernel_breakdown kernel_durations graph_nodes kernel_patterns",
     "roofline": "roofline mfu speed_of_light",
     "counters": "launch_stats counters queue_blocked memory_timeline sampled_counters "

@@ -114,10 +114,9 @@ def ours(path: Path, after: Path, n_runs: int) -> dict[str, float]:
     from htagraph.explain.differences import kernel_diff, op_diff
     from htagraph.queries.communication import overlap
     from htagraph.queries.counters import counters, launch_stats, queue_blocked
-    from htagraph.queries.idle import idle_categories, idle_time
     from htagraph.queries.kernels import kernel_breakdown, kernel_patterns
     from htagraph.queries.operators import annotation_breakdown, operator_tree
-    from htagraph.queries.steps import temporal_breakdown
+    from htagraph.queries.steps import idle_categories, idle_time, temporal_breakdown
 
     dag = hg.load(path).compile().dag
     other = hg.load(after).compile().dag

@@ -42,7 +42,6 @@ from htagraph.queries.counters import (
     queue_blocked,
     sampled_counters,
 )
-from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
 from htagraph.queries.kernels import (
     graph_nodes,
     kernel_breakdown,
@@ -58,7 +57,14 @@ from htagraph.queries.operators import (
 )
 from htagraph.queries.quality import damage, inferences, kinds, profiler_overhead, quality
 from htagraph.queries.roofline import mfu, roofline, speed_of_light
-from htagraph.queries.steps import steady_state, step_times, temporal_breakdown
+from htagraph.queries.steps import (
+    idle_categories,
+    idle_intervals,
+    idle_time,
+    steady_state,
+    step_times,
+    temporal_breakdown,
+)
 from htagraph.queries.utilization import device_activity, utilization, utilization_losses
 from htagraph.synth import timeline
 from tests.event_rows import taken

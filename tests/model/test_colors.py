@@ -21,7 +21,7 @@ from htagraph.model.colors import (
 )
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.names import FP32_KERNELS, TENSOR_CORE_KERNELS
-from htagraph.reports.page.parts import resource
+from htagraph.reports.page.panels import resource
 
 F64 = npt.NDArray[np.float64]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from htagraph.model.window import Window
 from htagraph.queries.counters import counters, launch_stats, queue_blocked
-from htagraph.queries.idle import idle_categories, idle_time
 from htagraph.queries.kernels import kernel_breakdown, kernel_patterns
-from htagraph.queries.steps import temporal_breakdown
+from htagraph.queries.steps import idle_categories, idle_time, temporal_breakdown
 from tests.drawn import drawn_dag
 
 

@@ -14,10 +14,9 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.queries.communication import class_overlap, overlap
 from htagraph.queries.counters import counters, cupti_counters, launch_stats, queue_blocked
-from htagraph.queries.idle import idle_categories
 from htagraph.queries.kernels import kernel_breakdown, kernel_patterns
 from htagraph.queries.operators import annotation_breakdown
-from htagraph.queries.steps import temporal_breakdown
+from htagraph.queries.steps import idle_categories, temporal_breakdown
 
 SYNC_IS_WORK = "records of waits (cuda_sync) count as work of the device"
 OP_IS_WORK = "a Triton operator that names its stream counts as a kernel"

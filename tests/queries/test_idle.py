@@ -13,7 +13,7 @@ from htagraph.explain import idle_parts
 from htagraph.model.kinds import EventKind
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.window import Window
-from htagraph.queries.idle import idle_categories, idle_intervals, idle_time
+from htagraph.queries.steps import idle_categories, idle_intervals, idle_time
 from htagraph.queries.utilization import device_activity
 from htagraph.run.trace import Trace
 from htagraph.synth import timeline

@@ -7,9 +7,9 @@ import pytest
 
 import htagraph as hg
 from htagraph.queries.communication import exposed_communication
-from htagraph.queries.idle import idle_time
 from htagraph.queries.kernels import kernel_breakdown, kernel_patterns
 from htagraph.queries.operators import operator_breakdown
+from htagraph.queries.steps import idle_time
 from tests.real_traces import TRACES, cases, located
 
 _WITH_COMMUNICATION = (

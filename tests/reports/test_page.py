@@ -23,7 +23,7 @@ from htagraph.findings.path import CriticalPath
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import next_question
 from htagraph.reports.page import write_page
-from htagraph.reports.page.parts import Commands, html_table, short_rule
+from htagraph.reports.page.panels import Commands, html_table, short_rule
 from htagraph.reports.page.sections import answers_of
 from htagraph.reports.summary import Summary
 from tests.hostile.cpu_time import cpu_seconds

@@ -31,8 +31,7 @@ from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.page.diff_page import write_diff_page
 from htagraph.reports.page.document import first_screen, tiles
-from htagraph.reports.page.panels import flame_boxes, learnt, segment_details
-from htagraph.reports.page.parts import Commands, new_texts
+from htagraph.reports.page.panels import Commands, flame_boxes, learnt, new_texts, segment_details
 from htagraph.reports.report import shown_in_perfetto
 from htagraph.reports.summary import Summary
 from htagraph.run.trace import Trace

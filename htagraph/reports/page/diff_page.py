@@ -12,7 +12,7 @@ from htagraph.model.frames import SHAPE_DIFF, STEP_DIFF
 from htagraph.model.kinds import bound_in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
-from htagraph.reports.page.parts import html_table, legend, mark, resource, short_rule, write_html
+from htagraph.reports.page.panels import html_table, legend, mark, resource, short_rule, write_html
 
 _N_BOUNDS = 9
 """Bounds with a bar of their own; the others share one: chosen."""

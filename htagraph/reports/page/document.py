@@ -29,16 +29,19 @@ from htagraph.queries.quality import inferences as inferences_of
 from htagraph.queries.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import next_question, share_of_all
-from htagraph.reports.page.panels import Panel, Section, learnt, segment_details
-from htagraph.reports.page.parts import (
+from htagraph.reports.page.panels import (
     Commands,
+    Panel,
+    Section,
     Texts,
     command_html,
     html_table,
+    learnt,
     legend,
     mark,
     new_texts,
     resource,
+    segment_details,
     shell_path,
     short_rule,
     write_html,

@@ -27,8 +27,7 @@ from htagraph.queries.operators import functions_in
 from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import lost_slots
-from htagraph.reports.page.panels import Panel, Section, flame_boxes
-from htagraph.reports.page.parts import KEPT_ROWS
+from htagraph.reports.page.panels import KEPT_ROWS, Panel, Section, flame_boxes
 from htagraph.reports.plots.drawing import drawing
 from htagraph.reports.summary import ALONE, NOT_MATCHED, NOT_REPLAYED, UNCHANGED, Summary
 from htagraph.run.graph import TraceGraph
