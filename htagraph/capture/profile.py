@@ -45,7 +45,7 @@ def profile(
     Call its `step()` after each step. The first steps are skipped, because they include one-time
     work. If the block ends before the steps to record, the very first step is kept. If `step()` is
     never called, the whole block is recorded as one step, which suits a short block. A message says
-    so in both cases. If the block goes on, four times as many steps are timed without being
+    so in both cases. If the block continues, four times as many steps are timed without being
     recorded, which tells by how much recording slows them.
 
     Parameters

@@ -85,7 +85,7 @@ def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]
 
 
 def restless(before: RunProfile, after: RunProfile) -> list[str]:
-    """Clauses on runs of which most steps are not alike, as on a busy machine."""
+    """Clauses on runs of which most steps are unlike the others, as on a busy machine."""
     both = (("before", before), ("after", after))
     return [f"{side}, {run.most_are_odd}" for side, run in both if run.most_are_odd]
 

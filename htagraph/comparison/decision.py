@@ -112,7 +112,7 @@ class Decision:
 
     @cached_property
     def sides(self) -> tuple[list[RunProfile], list[RunProfile]]:
-        """The recordings of which most steps are alike, where a side has any."""
+        """The recordings of which most steps are like the others, where a side has any."""
         before, after = (
             [run for run in side if not run.most_are_odd] or [*side]
             for side in (self.before, self.after)
@@ -332,7 +332,7 @@ class Decision:
         left = len(self.before) + len(self.after) - sum(map(len, self.sides))
         if left:
             said.append(
-                f"{human_count(left, 'recording')} left out: most of its steps are not alike."
+                f"{human_count(left, 'recording')} left out: most of its steps are unlike the others."
             )
         return [*said, f"{n}; noise between such recordings is {exp(self._noise) - 1:.0%}."]
 

@@ -5,8 +5,8 @@
 3, 5 and 10% longer; later the machine drifts by 5%: all times of a run are longer by one factor.
 Each run also has a factor of its own (0.6%).
 
-``record FOLDER`` (with PyTorch, on CPU) makes histories of real runs: 200 of a program that does
-not change, then 60 of one that does, in a repository of 40 commits. ``real FOLDER`` prints them.
+``record FOLDER`` (with PyTorch, on CPU) makes histories of real runs: 60 of a program that changes
+so, in a repository of 40 commits, then 200 of one that does not. ``real FOLDER`` prints them.
 """
 
 from __future__ import annotations
@@ -177,9 +177,6 @@ def recorded_run(place: Path, n_products: int) -> None:
 
 def record(folder: Path) -> None:
     """Record both histories, the commits between the runs."""
-    for run in range(200):
-        recorded_run(folder / "same" / f"run{run:03}", N_PRODUCTS)
-        print("same", run, flush=True)
     runs = folder / "planted"
     (runs / "runs").mkdir(parents=True)
     git(runs, "init", "-q", at_ns=time.time_ns())
@@ -191,13 +188,14 @@ def record(folder: Path) -> None:
             said = f"c{commit:02} {SLOWER.get(commit, 0):.0%} slower"
             git(runs, "commit", "--allow-empty", "-qm", said, at_ns=time.time_ns())
             time.sleep(1.1)  # git counts seconds
-        recorded_run(runs / "runs" / f"run{run:02}", round(n_products))
-        print("planted", run, flush=True)
+        recorded_run(runs / "runs" / f"run{run:03}", round(n_products))
+    for run in range(200):
+        recorded_run(folder / "same" / f"run{run:03}", N_PRODUCTS)
 
 
 def real(folder: Path) -> Iterator[hg.History]:
     """Yield the history of each folder of runs."""
-    for runs in (folder / "same", folder / "planted" / "runs"):
+    for runs in (folder / "planted" / "runs", folder / "same"):
         for run in sorted(one for one in runs.iterdir() if one.is_dir()):
             if run.name.startswith("run"):
                 hg.KeptRuns(runs).keep(hg.report(run, write=False).summary, "report")

@@ -335,7 +335,7 @@ def test_one_trace_is_kept_and_said_to_be_another_than_asked(
 
 @pytest.mark.parametrize(("n_steps", "n_timed"), [(7, 0), (8, 1), (10, 2), (30, 4)])
 def test_steps_are_timed_after_those_that_are_recorded(tmp_path, n_steps, n_timed):
-    """If the block goes on, four for each of two; the second half counts."""
+    """If the block continues, four for each of two; the second half counts."""
     block = _Block(TraceHandler(tmp_path, report=False), 5, 2)
     profiler = Profiler(block, schedule=lambda step: Action[block.action(step)])
     profiler.run(n_steps)
