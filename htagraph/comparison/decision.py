@@ -332,7 +332,7 @@ class Decision:
         left = len(self.before) + len(self.after) - sum(map(len, self.sides))
         if left:
             said.append(
-                f"{human_count(left, 'recording')} left out: most of its steps are unlike the others."
+                f"{human_count(left, 'recording')} left out: most steps are unlike the others."
             )
         return [*said, f"{n}; noise between such recordings is {exp(self._noise) - 1:.0%}."]
 

@@ -179,7 +179,7 @@ def test_a_recording_of_a_busy_machine_is_left_out():
     found = decide([run(40), restless(400), run(40)], [run(2), run(2)])
 
     assert (found.state, found.document()["n_before"]) == ("confirmed", 2)
-    assert "1 recording left out: most of its steps are unlike the others." in found.notes
+    assert "1 recording left out: most steps are unlike the others." in found.notes
 
 
 def test_a_side_of_nothing_else_is_unclear():
