@@ -33,8 +33,7 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.quality import quality_of
 from htagraph.readers.storage import name_of
-from htagraph.replay.candidates import TWICE_AS_FAST
-from htagraph.replay.predictions import Trials
+from htagraph.replay.predictions import TWICE_AS_FAST, Trials
 from htagraph.run.graph import TraceGraph
 from htagraph.run.trace import Trace
 from htagraph.writers.answering import answers

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from htagraph.job.stragglers import against_median_rank
+from htagraph.job.lateness import against_median_rank
 from htagraph.model import answers, job_answers
 from htagraph.model.colors import COLORS, SERIES
 from htagraph.model.job_answers import PIPELINE_SCHEDULE
