@@ -120,7 +120,6 @@ def reported(
     about = [str(trace)] if folder is None else [str(folder), "--capture", trace.name]
     options = ["--out", str(out), *(["--stacks"] if stacks else [])]
     options += [] if keep is None else ["--keep", str(keep)]
-    torch = getattr(sys.modules.get("torch"), "__version__", "")
     # -P: files in the working directory hide no module; the child gets the path of the training.
     command = [sys.executable, "-P", "-m", "htagraph", "report", *about, *options]
     known = os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
@@ -135,7 +134,6 @@ def reported(
             **os.environ,
             "PYTHONPATH": known,
             "PYTHONIOENCODING": "utf-8",
-            "HTAGRAPH_TORCH": str(torch),  # `TORCH_VARIABLE` of kept runs, which load much
         },
         process_group=0 if os.name == "posix" else None,  # Ctrl-C ends the training only
     )

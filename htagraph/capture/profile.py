@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
 from htagraph.capture.asked import asked
@@ -15,6 +20,10 @@ from htagraph.model.units import human_count
 
 _WARM_UP = 2
 """Steps of warm-up, chosen: the profiler's own start is slow. Pinned by `test_handler.py`."""
+
+_TIMED = 4
+"""Steps that are timed after the recording, for each that was recorded: chosen, as a median of few
+is off by 15% on a shared machine. Pinned by `test_handler.py`."""
 
 _OWN_OPTIONS = ("schedule", "on_trace_ready")
 
@@ -36,7 +45,8 @@ def profile(
     Call its `step()` after each step. The first steps are skipped, because they include one-time
     work. If the block ends before the steps to record, the very first step is kept. If `step()` is
     never called, the whole block is recorded as one step, which suits a short block. A message says
-    so in both cases.
+    so in both cases. If the block continues, four times as many steps are timed without being
+    recorded, which tells by how much recording slows them.
 
     Parameters
     ----------
@@ -113,9 +123,12 @@ class _Block:
         self._is_first = skip > 0
         self._first: TraceFile | None = None
         self._requested: TraceFile | None = None
+        self._began_ns: dict[int, int] = {}  # When steps after the recording did
 
     def action(self, step: int) -> str:
-        """What the profiler does in a step."""
+        """What the profiler does in a step that begins."""
+        if self._requested is not None:
+            self._time(step)
         to_go = self._skip + self._steps - 1 - step
         if to_go == 0 or step == 0 < self._skip:
             return "RECORD_AND_SAVE"
@@ -132,6 +145,32 @@ class _Block:
                 profiler.profiler = None  # else torch warns that it clears the events of this cycle
         elif profiler.step_num > self._skip or self._first is None:
             self._requested = self._handler.exported(profiler, self._skip)
+            self._time(profiler.step_num)
+
+    def _time(self, step: int) -> None:
+        """Note when a step begins after the recording, of those that are timed."""
+        n_timed = _TIMED * self._steps
+        if step in self._began_ns or (n := len(self._began_ns)) > n_timed:
+            return
+        if n in (n_timed // 2, n_timed) and (device := _device()) is not None:
+            device.synchronize()
+        self._began_ns[step] = time.perf_counter_ns()
+
+    @property
+    def _unrecorded(self) -> dict[str, int]:
+        """How many steps were timed after the recording, and how long one takes.
+
+        The first half begins with what was loaded ahead while the trace was written. The host runs
+        ahead of a device, so there only the mean is known, between two synchronizations.
+        """
+        each_ns = [end - start for start, end in pairwise(self._began_ns.values())]
+        half_ns, is_ahead = each_ns[len(each_ns) // 2 :], _device() is not None
+        if not half_ns or (is_ahead and len(each_ns) < _TIMED * self._steps):
+            return {}
+        return {
+            "steps": len(half_ns),
+            "step_ns": round(mean(half_ns) if is_ahead else median(half_ns)),
+        }
 
     def end(self, n_steps: int) -> None:
         """Keep the trace of the requested steps, else of the first one."""
@@ -139,6 +178,7 @@ class _Block:
             self._first.discard()
         file = self._requested or self._first
         if file is not None:
+            file = replace(file, unrecorded=self._unrecorded)
             self._notice_what_is_recorded(n_steps)
             self._handler.finish(file, is_last=True)
 
@@ -164,3 +204,9 @@ class _Block:
                 f"{n_recorded} of the {self._steps} steps to record."
             )
         self._handler.place.notice(message)
+
+
+def _device() -> Any | None:  # noqa: ANN401  torch is no dependency
+    """The module of the device that this process uses; None for none that runs ahead."""
+    used = (getattr(sys.modules.get("torch"), name, None) for name in ("cuda", "xpu"))
+    return next((one for one in used if one is not None and one.is_initialized()), None)

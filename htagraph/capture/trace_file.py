@@ -6,14 +6,15 @@ Files are named by rank, first step and time of writing, so names tell which ran
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ _CHUNK = 1 << 23
 """Bytes compressed at a time, chosen: between chunks the training gets the GIL."""
 
 _END = 64
-"""Bytes checked at the end of a file, chosen: longer than white space after the last bracket."""
+"""Bytes checked at the ends of a file, chosen: longer than the white space around its brackets."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class TraceFile:
     name: TraceName
     with_stack: bool = False  # Whether Python stacks were recorded
     sampler: Sampler | None = None  # Has the stacks that were sampled meanwhile
+    # ``steps`` after the recording, and how long one takes, ``step_ns``; empty for none
+    unrecorded: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def _plain(self) -> Path:
@@ -101,12 +104,17 @@ class TraceFile:
             return not file.read().rstrip().endswith((b"}", b"]"))
 
     def compress(self) -> Path:
-        """The compressed file, with the samples that belong to it."""
+        """The compressed file, with the samples and the other steps that belong to it."""
         trace = self.folder / f"{self.name}.gz"
         try:
             if self.sampler is not None:
                 self.sampler.write_into(self._plain)
             with self._plain.open("rb") as plain, output_file(trace) as packed:
+                if self.unrecorded and (head := plain.read(_END)).lstrip().startswith(b"{"):
+                    packed.write(f'{{"unrecorded": {json.dumps(self.unrecorded)},'.encode())
+                    plain.seek(head.index(b"{") + 1)
+                else:
+                    plain.seek(0)
                 shutil.copyfileobj(plain, packed, _CHUNK)
         except OSError as error:
             self._plain.rename(self.kept)

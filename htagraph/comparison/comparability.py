@@ -78,13 +78,16 @@ def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]
         said.append(f"a job of {before.world_size:,} ranks before, of {after.world_size:,} after")
     elif before.n_ranks != after.n_ranks:
         said.append(f"traces of {before.n_ranks:,} ranks before, of {after.n_ranks:,} after")
-    for side, run in (("before", before), ("after", after)):
-        if run.most_are_odd:
-            said.append(f"{side}, {run.most_are_odd}")
-    said += _other_mix(before, after)
+    said += [*restless(before, after), *_other_mix(before, after)]
     if "window" in (before.unit, after.unit) and (other := other_work(before, after)):
         said.append(other)
     return tuple(said)
+
+
+def restless(before: RunProfile, after: RunProfile) -> list[str]:
+    """Clauses on runs of which most steps are unlike the others, as on a busy machine."""
+    both = (("before", before), ("after", after))
+    return [f"{side}, {run.most_are_odd}" for side, run in both if run.most_are_odd]
 
 
 def other_work(before: RunProfile, after: RunProfile) -> str:

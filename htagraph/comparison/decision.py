@@ -100,20 +100,32 @@ class Decision:
         Recordings without and with the change; of several, in the order in which they were made.
     reasons : tuple of str, default=()
         Why they are not comparable, besides what their steps tell.
+    unrecorded_ns : pair of tuple of int, default=((), ())
+        How long a step takes that is not recorded, of each recording; 0: not known.
     """
 
     expected: Expected
     before: tuple[RunProfile, ...]
     after: tuple[RunProfile, ...]
     reasons: tuple[str, ...] = ()
+    unrecorded_ns: tuple[tuple[int, ...], ...] = ((), ())
+
+    @cached_property
+    def sides(self) -> tuple[list[RunProfile], list[RunProfile]]:
+        """The recordings of which most steps are like the others, where a side has any."""
+        before, after = (
+            [run for run in side if not run.most_are_odd] or [*side]
+            for side in (self.before, self.after)
+        )
+        return before, after
 
     @cached_property
     def diffs(self) -> list[RunDiff]:
         """Each recording with its neighbor of the other side, of which the last may stay."""
-        last = [len(side) - 1 for side in (self.before, self.after)]
+        before, after = self.sides
         return [
-            RunDiff(self.before[min(at, last[0])], self.after[min(at, last[1])])
-            for at in range(max(last) + 1)
+            RunDiff(before[min(at, len(before) - 1)], after[min(at, len(after) - 1)])
+            for at in range(max(map(len, self.sides)))
         ]
 
     @cached_property
@@ -125,14 +137,20 @@ class Decision:
             for said in damage_by_side(found.after, found.before)
         ]
         said = [why for found in self.diffs for why in (*found.not_comparable, *damage)]
-        return tuple(dict.fromkeys([*self.reasons, *said]))
+        every = dict.fromkeys([*self.reasons, *said])
+        return tuple(why for why in every if why not in self._restless)
+
+    @cached_property
+    def _restless(self) -> list[str]:
+        """Clauses on recordings of a busy machine: their side has no others."""
+        return [why for found in self.diffs for why in found.restless]
 
     @cached_property
     def _logs(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Logarithms of the mean step of each recording."""
         found = [
             [log(max(int(one.steps[key]), 1)) for one in self.diffs[: len(side)]]
-            for key, side in (("before_ns", self.before), ("after_ns", self.after))
+            for key, side in zip(("before_ns", "after_ns"), self.sides, strict=True)
         ]
         return np.array(found[0]), np.array(found[1])
 
@@ -155,13 +173,13 @@ class Decision:
     @cached_property
     def _noise(self) -> float:
         """How far the logarithm is off in 99 of 100 cases, at most."""
-        return self._noise_of(len(self.before), len(self.after))
+        return self._noise_of(*map(len, self.sides))
 
     def _noise_of(self, n_before: int, n_after: int) -> float:
         """The same if there were so many recordings of this spread."""
         squares = sum(float(np.square(one - one.mean()).sum()) for one in self._logs)
-        free = len(self.before) + len(self.after) - 2
-        prior = _square(*self.before, *self.after)
+        free = sum(map(len, self.sides)) - 2
+        prior = _square(*self.sides[0], *self.sides[1])
         return _noise((_FREEDOM * prior + squares) / (_FREEDOM + free), n_before, n_after)
 
     @cached_property
@@ -195,18 +213,44 @@ class Decision:
         )
 
     @cached_property
+    def unrecorded(self) -> float | None:
+        """What steps that are not recorded are shorter by, as a share; None if not known."""
+        before, after = (np.array([ns for ns in side if ns]) for side in self.unrecorded_ns)
+        if not len(before) or not len(after):
+            return None
+        return 1 - exp(float(np.log(after).mean() - np.log(before).mean()))
+
+    @cached_property
     def state(self) -> State:
-        """What is decided: by the steps as measured and by the clock, whichever claims less."""
+        """What is decided: by the steps as measured and by the clock, whichever claims less.
+
+        Steps that are not recorded have to bear it out: recording makes some work slower.
+        """
         if self.not_comparable:
             return "not comparable"
-        least, most = (1 - exp(end) for end in self._by_both)
+        state, share = self._by_recordings, self.unrecorded
+        enough = _LEAST_PART * self.expected.saves
+        bears_out = share is None or {
+            "confirmed": share >= enough,
+            "smaller": 0 < share < enough,
+            "no effect": share < enough,
+            "worse": share < 0,
+        }.get(state, True)
+        return state if bears_out else "unclear"
+
+    @cached_property
+    def _by_recordings(self) -> State:
+        """What is decided by recorded steps."""
+        if self._restless:
+            return "unclear"
+        least = 1 - exp(self._by_both[0])
         low, high = (
             1 - exp(end + by)
             for end, by in zip(self._by_both, (self._noise, -self._noise), strict=True)
         )
         enough = _LEAST_PART * self.expected.saves
         if (low > 0 and self._is_known) or (least > 0 and self.is_certain):
-            return "confirmed" if least >= enough else "smaller" if most < enough else "unclear"
+            return "confirmed" if least >= enough else "smaller" if high < enough else "unclear"
         if high < 0 and self._is_known:
             return "worse"
         return "no effect" if low <= 0 <= high < enough else "unclear"
@@ -214,14 +258,16 @@ class Decision:
     @property
     def _is_known(self) -> bool:
         """Whether the code is the reason if steps differ: by several recordings, or all parts."""
-        several = min(len(self.before), len(self.after)) > 1
+        several = min(map(len, self.sides)) > 1
         return several or all(one.is_change for one in self.diffs)
 
     @property
     def n_runs(self) -> int:
-        """Recordings of each side that would tell, if they spread as these; 0 for too many."""
+        """Recordings of each side that would tell, if they spread as these; 0: no number would."""
+        if self._restless or self._by_recordings != "unclear":
+            return 0
         enough = -log1p(-_LEAST_PART * min(self.expected.saves, 1.0))
-        fewest = max(len(self.before), len(self.after)) + 1
+        fewest = max(map(len, self.sides)) + 1
         tell = (n for n in range(fewest, _MOST_RUNS + 1) if self._noise_of(n, n) < enough)
         return next(tell, 0)
 
@@ -251,6 +297,11 @@ class Decision:
     @property
     def _would_tell(self) -> str:
         """What would make it clear."""
+        if self._restless:
+            return f"{self._restless[0].capitalize()}: use a machine that does nothing else."
+        if self._by_recordings != "unclear":
+            said = f"they are {self._unrecorded_in_words}"
+            return f"Steps that are not recorded do not bear it out: {said}."
         slower = self.clock - 1
         if self._moved + self._noise < 0:
             than = "faster" if slower < 0 else "slower"
@@ -272,17 +323,31 @@ class Decision:
         if self.clock != 1:
             amount = f"{abs(self.clock - 1):.0%} {'more' if self.clock > 1 else 'less'}"
             said.append(f"Work that the change does not touch takes {amount} time.")
+        if self.unrecorded is not None and self.state != "unclear":
+            said.append(f"Steps that are not recorded are {self._unrecorded_in_words}.")
         n = " and ".join(
             f"{human_count(len(side), 'recording')} {word}"
-            for side, word in ((self.before, "before"), (self.after, "after"))
+            for side, word in zip(self.sides, ("before", "after"), strict=True)
         )
+        left = len(self.before) + len(self.after) - sum(map(len, self.sides))
+        if left:
+            said.append(
+                f"{human_count(left, 'recording')} left out: most steps are unlike the others."
+            )
         return [*said, f"{n}; noise between such recordings is {exp(self._noise) - 1:.0%}."]
+
+    @property
+    def _unrecorded_in_words(self) -> str:
+        """By how much steps that are not recorded differ."""
+        share = self.unrecorded or 0.0
+        return f"{abs(share):.0%} {'longer' if share < 0 else 'shorter'}"
 
     def document(self) -> dict[str, Any]:
         """The decision as plain values, for programs.
 
         ``state``, ``verdict``, ``saved_share``, ``low_share``, ``high_share``,
-        ``predicted_share``, ``clock`` (the factor by which other work takes longer), ``n_before``,
+        ``predicted_share``, ``unrecorded_share`` (of steps that are not recorded; None: not known),
+        ``clock`` (the factor by which other work takes longer), ``n_before``,
         ``n_after``, ``n_runs`` (of each side that would tell; 0: not known), ``not_comparable``,
         ``notes``.
         """
@@ -294,9 +359,10 @@ class Decision:
             "low_share": low,
             "high_share": high,
             "predicted_share": self.expected.saves,
+            "unrecorded_share": self.unrecorded,
             "clock": self.clock,
-            "n_before": len(self.before),
-            "n_after": len(self.after),
+            "n_before": len(self.sides[0]),
+            "n_after": len(self.sides[1]),
             "n_runs": self.n_runs if self.state == "unclear" else 0,
             "not_comparable": list(self.not_comparable),
             "notes": self.notes,

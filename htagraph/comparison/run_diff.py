@@ -50,6 +50,7 @@ from htagraph.comparison.comparability import (
     do_the_same_elsewhere,
     matched_kinds,
     other_work,
+    restless,
     shared_work,
     why_not_comparable,
 )
@@ -231,6 +232,11 @@ class RunDiff:
     def not_comparable(self) -> tuple[str, ...]:
         """Why the runs cannot be compared; empty if they can."""
         return why_not_comparable(*self._runs)
+
+    @property
+    def restless(self) -> list[str]:
+        """Of these reasons, those that another recording of a quiet machine would not give."""
+        return restless(*self._runs)
 
     @cached_property
     def is_elsewhere(self) -> bool:

@@ -33,7 +33,7 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 
-VERSION = 10
+VERSION = 11
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -89,6 +89,7 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
         "rank": rank,
         "path": None if path is None else str(path.resolve()),
         "base_time_ns": origin.base_time_ns if origin is not None else 0,
+        "metadata": _short(origin.metadata) if origin is not None else {},
         "calibration": asdict(dag.calibration),
         "class_rules": dag.classification.rules,
         "span": asdict(dag.span),
@@ -162,8 +163,21 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
         repairs=tuple(Repair(**repair) for repair in facts["repairs"]),
         data_loading=tuple(map(str, facts["data_loading"])),
     )
-    origin = Origin(Path(facts["path"]), facts["base_time_ns"]) if facts["path"] else None
+    known = {"base_time_ns": facts["base_time_ns"], "metadata": facts["metadata"]}
+    origin = Origin(Path(facts["path"]), **known) if facts["path"] else None
     return dag, facts["rank"], origin
+
+
+def _short(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of its recording, without lists, and of tables only their plain values."""
+    plain = str | float | int
+    found = {
+        name: {key: one for key, one in value.items() if isinstance(one, plain)}
+        if isinstance(value, dict)
+        else value
+        for name, value in metadata.items()
+    }
+    return {name: value for name, value in found.items() if value and not isinstance(value, list)}
 
 
 def pack_recording(recording: Recording, dag: Dag) -> Arrays:

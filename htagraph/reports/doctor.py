@@ -12,6 +12,7 @@ import pandas as pd
 
 from htagraph.arrays.codes import gather
 from htagraph.lookup.programs import NO_DEVICE_WORK, is_plain
+from htagraph.lookup.settings import Settings
 from htagraph.lookup.steady_steps import FEWEST_ALIKE, steady_steps
 from htagraph.lookup.steps import step_at
 from htagraph.model.arrays import F64, I64
@@ -236,6 +237,9 @@ def capture_cost(trace: Trace, graph: TraceGraph) -> list[tuple[str, str]]:
     unpacked = [f"{human_size(n_bytes)} unpacked"] if is_compressed and n_bytes else []
     size = ", ".join([*on_disk, *unpacked, human_count(n_events, "event")])
     is_plain_text = n_file_bytes and not is_compressed and (sizes["n_bytes"] > 0).any()
+    settings = Settings.of(graph.dag.events, graph.origin)
+    lengths_ns = steady_steps(graph.dag).compared_ns
+    slowed = settings.slowed_in_words(float(np.median(lengths_ns)) if len(lengths_ns) else 0.0)
     hint = ("compression", "none; torch.profiler compresses files named *.gz")
 
     def part(share: float) -> str:
@@ -249,6 +253,7 @@ def capture_cost(trace: Trace, graph: TraceGraph) -> list[tuple[str, str]]:
         *_cost_of_categories(sizes, part),
         *([hint] if is_plain_text else []),
         ("profiler", _own_work_of_profiler(graph.profiler_overhead())),
+        *([("recording", slowed)] if slowed else []),
     ]
 
 

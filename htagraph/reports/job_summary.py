@@ -15,6 +15,7 @@ from htagraph.job.path import JobPath
 from htagraph.job.rank_work import Question
 from htagraph.job.ranks import Work
 from htagraph.job.verdict import find_job_bounds
+from htagraph.lookup.settings import Settings
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES, FIRST_CHANGES
 from htagraph.model.units import human_count, human_duration
@@ -160,6 +161,12 @@ class JobSummary(PathSummary):
     def damage(self) -> tuple[str, ...]:
         """What the job lacks or has wrong, in sentences."""
         return job_damage_in_words(self.job.rank_damage)
+
+    @property
+    def settings(self) -> Settings:
+        """How the first rank was recorded."""
+        rank = self.job[min(self.job.ranks)]
+        return Settings.of(rank.dag.events, rank.origin)
 
     @property
     def window_caveats(self) -> list[str]:

@@ -38,10 +38,6 @@ from htagraph.writers.output_file import append_line, new_folder, write_text
 FOLDER = ".htagraph"
 """Where runs are kept: a hidden folder next to the traces, which no verb takes for traces."""
 
-TORCH_VARIABLE = "HTAGRAPH_TORCH"
-"""Environment variable: the version of PyTorch that recorded the run. The ranks of a
-job do not keep what their traces say of it."""
-
 LINE_WIDTH = 119
 """Characters of a run in one line: `report --line` prints fewer than 120. Pinned by
 `test_kept_runs.py`."""
@@ -174,7 +170,7 @@ def row_of(
         name=summary.name,
         source=source,
         devices=run.devices,
-        torch=os.environ.get(TORCH_VARIABLE, ""),
+        torch=summary.settings.torch or "",
         unit=run.unit if verdict.n_steps else "window",
         world_size=run.world_size,
         n_ranks=run.n_ranks,

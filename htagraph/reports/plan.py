@@ -23,7 +23,7 @@ from htagraph.comparison.scenario import Scenario, what_if
 from htagraph.errors import QueryError
 from htagraph.findings.verdict import Finding
 from htagraph.job.scenario import JobScenario
-from htagraph.lookup.steps import find_steps
+from htagraph.lookup.settings import Settings
 from htagraph.model.units import human_percent
 from htagraph.replay.change_options import ChangeOptions, options_of
 from htagraph.replay.changes import Change, slug, without
@@ -32,7 +32,6 @@ from htagraph.reports.json_document import summary_profile
 from htagraph.reports.kept_runs import git
 from htagraph.reports.prediction import prediction_document, prediction_in_words
 from htagraph.reports.summary import Summary
-from htagraph.run.graph import TraceGraph
 
 PLAN_SCHEMA = "htagraph.plan"
 PLAN_VERSION = 1
@@ -41,79 +40,10 @@ _LEAST = 0.01
 """Share of the run that a change has to save to be tried: less is noise on any machine. Pinned by
 test_plan."""
 
-_FLAGS = ("record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops")
-"""Options of torch's profiler that its traces name, and that change how long steps take."""
-
 _PLACE = re.compile(
     r"(?<![^\s'\"])(?P<file>[^\s'\"]+?)(?::|\()(?P<line>\d+)(?: in |\): )(?P<function>[^\s'\"]+)"
 )
 """A line of code as findings name it (``a.py:4 in f``), or a frame (``a.py(4): f``)."""
-
-_NUMBER = re.compile(r"(?<!\d)(\d+)$")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a recording was made, as far as it says: None is not recorded."""
-
-    skip: int | None = None  # Number of the first recorded step
-    steps: int | None = None
-    sample_ms: float | None = None  # 0: no stacks were sampled
-    flags: tuple[str, ...] | None = None  # Of the profiler
-    torch: str | None = None
-    cores: int | None = None  # That the process might use
-    driver: str | None = None
-    host: str | None = None
-
-    @classmethod
-    def of(cls, graph: TraceGraph) -> Settings:
-        """The settings of a recorded rank; ranks of a job keep only their steps."""
-        marks = find_steps(graph.dag.events)["name"].tolist()
-        number = _NUMBER.search(str(marks[0])) if marks else None
-        skip, n_steps = (int(number[1]), len(marks)) if number else (None, None)
-        told: Mapping[str, Any] = graph.origin.metadata if graph.origin else {}
-        if not told:
-            return cls(skip, n_steps)
-        own, sampler = (
-            one if isinstance(one, dict) else {} for one in map(told.get, ("htagraph", "sampler"))
-        )
-        return cls(
-            skip,
-            n_steps,
-            sample_ms=float(sampler.get("interval_ms", 0.0)),
-            flags=tuple(flag for flag in _FLAGS if told.get(flag)),
-            torch=own.get("torch"),
-            cores=own.get("cores"),
-            driver=str(told["cuda_driver_version"]) if "cuda_driver_version" in told else None,
-            host=told.get("host_name"),
-        )
-
-    @property
-    def asked(self) -> dict[str, object]:
-        """What has to be the same in the next recording, of what `htagraph.profile` can be told."""
-        every = {"skip": self.skip, "steps": self.steps, "sample_ms": self.sample_ms}
-        return {name: value for name, value in every.items() if value is not None}
-
-    def unlike(self, after: Settings) -> list[str]:
-        """Why a recording with other settings cannot show what a change saves."""
-        said = []
-        for name, what in (
-            ("skip", "begins at step {}"),
-            ("sample_ms", "with samples every {} ms"),
-            ("flags", "with {} of the profiler"),
-            ("torch", "with PyTorch {}"),
-            ("cores", "on {} cores"),
-            ("driver", "with driver {}"),
-        ):
-            both = [getattr(one, name) for one in (self, after)]
-            if None not in both and both[0] != both[1]:
-                texts = [", ".join(one) or "no option" if name == "flags" else one for one in both]
-                said.append(
-                    ", ".join(
-                        map("{} {}".format, [what.format(t) for t in texts], ("before", "after"))
-                    )
-                )
-        return said
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,17 +57,10 @@ class Recorded:
         """Its steps."""
         return summary_profile(self.summary)
 
-    @property
-    def _rank(self) -> TraceGraph:
-        """Its first rank."""
-        if isinstance(self.summary, JobSummary):
-            return self.summary.job[min(self.summary.job.ranks)]
-        return self.summary.graph
-
     @cached_property
     def settings(self) -> Settings:
         """How it was recorded."""
-        return Settings.of(self._rank)
+        return self.summary.settings
 
     @property
     def limits(self) -> str:
@@ -201,6 +124,10 @@ class Plan:
         saves, whole_ns = self.scenario.saves_ns, max(self.scenario.rehearsal.window.dur_ns, 1)
         assert saves is not None
         read = [saved_ns / whole_ns for _, saved_ns in saves.readings]
+        settings = self.recorded.settings
+        if free_ns := settings.unrecorded_step_ns:  # What recording adds may be all of it
+            step_ns = self.recorded.profile.typical_step_ns
+            read.append(1 - min((1 - min(read)) * step_ns / free_ns, 1.0))
         low = 0.0 if self.is_most else min(read)
         run = self.scenario.job if isinstance(self.scenario, JobScenario) else self.scenario.graph
         known = self.recorded.profile
@@ -245,7 +172,10 @@ class Plan:
             why for one in (*before, *after) for why in self.recorded.settings.unlike(one.settings)
         ]
         one, other = (tuple(run.profile for run in side) for side in (before, after))
-        return Decision(self.expected, one, other, tuple(dict.fromkeys(unlike)))
+        unrecorded = tuple(
+            tuple(run.settings.unrecorded_step_ns for run in side) for side in (before, after)
+        )
+        return Decision(self.expected, one, other, tuple(dict.fromkeys(unlike)), unrecorded)
 
     def document(self, *, seed: int, command: list[str]) -> dict[str, Any]:
         """The plan as a dict that `json.dumps` accepts.

@@ -23,6 +23,7 @@ from htagraph.findings.path import CriticalPath
 from htagraph.findings.verdict import LATE, LEAST_ALSO, Verdict
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.lookup.damage import damage_of
+from htagraph.lookup.settings import Settings
 from htagraph.model.answers import OPPORTUNITIES, QUALITY
 from htagraph.model.arrays import I64
 from htagraph.model.frames import FIRST_CHANGES, STEP_SHARES
@@ -92,6 +93,10 @@ _MUCH_INFERRED = 0.25
 """Share of the path on inferred edges from which on the first screen says so: chosen. Pinned by
 `test_summary.py::test_a_path_of_which_a_quarter_is_inferred_says_so`."""
 
+_SLOWED = 1.25
+"""Factor by which recorded steps have to be longer than others for the first screen to say so:
+chosen, as the two differ by some percent in any run. Pinned by `test_summary.py`."""
+
 _LEAST_SHARE = 0.0005
 """Share of the path below which inferred time is not mentioned: it would read 0.0%."""
 _ONE_OF_MANY = (
@@ -123,9 +128,19 @@ class PathSummary(ABC):
         return []
 
     @property
+    @abstractmethod
+    def settings(self) -> Settings:
+        """How the run was recorded, or the first rank of a job."""
+
+    @property
     def caveats(self) -> list[str]:
         """All that one has to know to read the verdict."""
-        return [*self.window_caveats, *self.notes]
+        settings, step_ns = self.settings, self.path.step_ns
+        slowed = settings.slowed_in_words(step_ns)
+        if not slowed or step_ns < _SLOWED * settings.unrecorded_step_ns:
+            return [*self.window_caveats, *self.notes]
+        said = f"{slowed.capitalize()}: small operators and Python look longer than they are."
+        return [*self.window_caveats, said, *self.notes]
 
     @property
     def window_name(self) -> str:
@@ -208,6 +223,11 @@ class Summary(PathSummary):
     def world_size(self) -> int | None:
         """Number of ranks of the job, None where the file does not say."""
         return self.trace.world_size
+
+    @property
+    def settings(self) -> Settings:
+        """How the run was recorded."""
+        return Settings.of(self.graph.dag.events, self.graph.origin)
 
     @property
     def window_caveats(self) -> list[str]:

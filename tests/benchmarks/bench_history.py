@@ -4,6 +4,9 @@
 60 runs in a git repository of 40 commits, of which three make a kernel slower, so that steps take
 3, 5 and 10% longer; later the machine drifts by 5%: all times of a run are longer by one factor.
 Each run also has a factor of its own (0.6%).
+
+``record FOLDER`` (with PyTorch, on CPU) makes histories of real runs: 60 of a program that changes
+so, in a repository of 40 commits, then 200 of one that does not. ``real FOLDER`` prints them.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -150,7 +154,68 @@ def false_alarms(n_histories: int, n_runs: int) -> None:
         print(f"| {name} | {' | '.join(f'{share:.1%}' for share in shares)} |", flush=True)
 
 
+PROGRAM = """
+import sys, torch, htagraph
+torch.set_num_threads(1)
+weight = torch.randn(256, 256) / 16
+with htagraph.profile(sys.argv[1], skip=3, steps=8, report=False) as profiler:
+    for _ in range(12):
+        product = weight
+        for _ in range(int(sys.argv[2])):
+            product = product @ weight
+        profiler.step()
+"""
+"""A step of so many products."""
+N_PRODUCTS = 100
+
+
+def recorded_run(place: Path, n_products: int) -> None:
+    """Record a run of the program."""
+    command = [sys.executable, "-c", PROGRAM, str(place), str(n_products)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def record(folder: Path) -> None:
+    """Record both histories, the commits between the runs."""
+    runs = folder / "planted"
+    (runs / "runs").mkdir(parents=True)
+    git(runs, "init", "-q", at_ns=time.time_ns())
+    commit, n_products = -1, float(N_PRODUCTS)
+    for run in range(N_RUNS):
+        if commit_of(run) > commit:
+            commit = commit_of(run)
+            n_products *= 1 + SLOWER.get(commit, 0)
+            said = f"c{commit:02} {SLOWER.get(commit, 0):.0%} slower"
+            git(runs, "commit", "--allow-empty", "-qm", said, at_ns=time.time_ns())
+            time.sleep(1.1)  # git counts seconds
+        recorded_run(runs / "runs" / f"run{run:03}", round(n_products))
+    for run in range(200):
+        recorded_run(folder / "same" / f"run{run:03}", N_PRODUCTS)
+
+
+def real(folder: Path) -> Iterator[hg.History]:
+    """Yield the history of each folder of runs."""
+    for runs in (folder / "planted" / "runs", folder / "same"):
+        for run in sorted(one for one in runs.iterdir() if one.is_dir()):
+            if run.name.startswith("run"):
+                hg.KeptRuns(runs).keep(hg.report(run, write=False).summary, "report")
+        yield hg.history(runs)
+
+
+def noise_of(found: hg.History) -> str:
+    """Spread of the typical steps from run to run, and how much each is like the one before."""
+    each = np.log(found.runs["typical_step_ns"].to_numpy(float))
+    low, high = np.exp(np.quantile(each - np.median(each), (0.16, 0.84))) - 1
+    like = np.corrcoef(each[:-1], each[1:])[0, 1]
+    return f"{len(each)} runs: {low:.1%} to {high:+.1%}, like the run before: {like:.2f}"
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["record"]:
+        record(Path(sys.argv[2]))
+    elif sys.argv[1:2] == ["real"]:
+        for told in real(Path(sys.argv[2])):
+            print(noise_of(told), told, sep="\n")
     if "alarms" in sys.argv[1:] or len(sys.argv) == 1:
         false_alarms(1_000, 200)
     if len(sys.argv) == 1 or "planted" in sys.argv[1:]:

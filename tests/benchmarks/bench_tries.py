@@ -43,8 +43,9 @@ from tests.benchmarks.bench_intervals import Runs
 SCRIPT = Path(__file__).parents[1] / "data" / "captures" / "scripts" / "pairs.py"
 TABLE = Path(__file__).parents[1] / "data" / "tries.csv"
 SKIP, STEPS = 3, 6
+N_STEPS = SKIP + 5 * STEPS  # The last are not recorded
 N_RUNS = {"before": 3, "after": 3}
-N_TIMED = 1
+N_TIMED = 5
 """Runs of each side without a profiler."""
 
 PAIRS = {
@@ -67,7 +68,7 @@ def _programs() -> ModuleType:
     assert spec.loader is not None
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
-    found.N_STEPS = SKIP + STEPS + 1
+    found.N_STEPS = N_STEPS
     return found
 
 
@@ -78,7 +79,7 @@ def _train(run: Any, folder: str) -> None:
     batches = iter(run.batches or run.loader)
 
     def steps() -> Iterator[None]:
-        for n in range(SKIP + STEPS + 1):
+        for n in range(N_STEPS):
             x, y = next(batches)
             run.before_forward(n)
             loss = run.loss(model, x, y)
@@ -154,7 +155,8 @@ def record(folder: Path, machines: list[str]) -> None:
                 if number < N_RUNS[side]:
                     _run(programs, name, side, place / f"{name}.{side}.{number}")
             for number, side in product(range(N_TIMED if machine == "free" else 0), N_RUNS):
-                _run(programs, name, side, place / f"{name}.{side}.{number}.json")
+                if not (timed := place / f"{name}.{side}.{number}.json").exists():
+                    _run(programs, name, side, timed)
         print(machine, name, f"{time.perf_counter():.0f}", flush=True)
 
 
@@ -196,9 +198,9 @@ def _recorded(path: Path) -> Recorded:
 
 
 def _timed(folder: Path, runs: str) -> float:
-    """Length of a step without a profiler: the first quartile, which no other program lengthens."""
+    """Length of a step without a profiler: the median of the runs, of each the median."""
     every = [json.loads(file.read_text()) for file in folder.glob(runs)]
-    return float(np.quantile(np.hstack(every), 0.25)) if every else math.nan
+    return float(np.median([np.median(one) for one in every])) if every else math.nan
 
 
 def tried(folder: Path) -> Iterator[Tried]:

@@ -333,6 +333,20 @@ def test_one_trace_is_kept_and_said_to_be_another_than_asked(
     assert noticed.startswith(f"htagraph: {said}") if said else not noticed
 
 
+@pytest.mark.parametrize(("n_steps", "n_timed"), [(7, 0), (8, 1), (10, 2), (30, 4)])
+def test_steps_are_timed_after_those_that_are_recorded(tmp_path, n_steps, n_timed):
+    """If the block continues, four for each of two; the second half counts."""
+    block = _Block(TraceHandler(tmp_path, report=False), 5, 2)
+    profiler = Profiler(block, schedule=lambda step: Action[block.action(step)])
+    profiler.run(n_steps)
+    block.end(profiler.step_num)
+    settled()
+    (trace,) = map(hg.load, tmp_path.iterdir())
+
+    assert trace.metadata.get("unrecorded", {}).get("steps", 0) == n_timed
+    assert len(trace.events) > 50
+
+
 @pytest.mark.parametrize("options", [{"schedule": None}, {"on_trace_ready": None}, {"steps": 0}])
 def test_what_is_not_for_a_block_is_an_error(tmp_path, options):
     """Before anything is recorded."""

@@ -201,6 +201,9 @@ def test_the_report_names_functions_without_stacks(tmp_path, way):
     assert in_planted.sum() == pytest.approx(1e8, rel=0.2)  # two steps
     assert frames["name"].str.endswith("run.py(10): hook").any()
     assert trace.metadata["sampler"]["interval_ms"] == 1.0
+    unrecorded = trace.metadata.get("unrecorded", {"steps": 0, "step_ns": 0})
+    assert unrecorded["steps"] == 1 * (way == "profile")
+    assert unrecorded["step_ns"] == pytest.approx(5.5e7 * (way == "profile"), rel=0.2)
     assert re.search(r"run\.py(\(5\):|:7\s+in)\s+planted", str(trace.compile().verdict()))
 
 
@@ -224,7 +227,7 @@ def test_the_program_of_the_documents_runs_as_it_stands(tmp_path):
 
 
 def test_a_profile_keeps_its_run(tmp_path):
-    """One row, with the version of PyTorch, which no trace has."""
+    """One row, with the version of PyTorch."""
     assert train("keep", tmp_path).returncode == 0
     [row] = hg.KeptRuns(tmp_path / "kept")
 

@@ -149,6 +149,47 @@ def test_a_prediction_is_widened_by_what_recordings_differ_by():
     assert [round(end, 2) for end in found[1:3]] == [0.34, 0.62]
 
 
+@pytest.mark.parametrize(
+    ("after_ms", "state"), [(84, "unclear"), (72, "unclear"), (56, "confirmed")]
+)
+def test_steps_that_are_not_recorded_have_to_bear_it_out(after_ms, state):
+    """Of 80 ms a quarter is half of what was predicted; recorded steps save 38 of them."""
+    found = replace(decide([run(40)], [run(2)]), unrecorded_ns=((80 * MS, 0), (0, after_ms * MS)))
+
+    assert found.state == state
+    said = found.verdict() if state == "unclear" else " ".join(found.notes)
+    assert f" {abs(80 - after_ms) / 80:.0%} {'longer' if after_ms > 80 else 'shorter'}." in said
+    assert found.n_runs == 0
+
+
+def test_nothing_is_known_of_steps_that_one_side_did_not_time():
+    """As if none were timed."""
+    found = replace(decide([run(40)], [run(2)]), unrecorded_ns=((80 * MS,), (0,)))
+
+    assert (found.unrecorded, found.state) == (None, "confirmed")
+
+
+def restless(ms: float) -> RunProfile:
+    """A run of which four of six steps are unlike the others."""
+    return run(ms, n_odd=4)
+
+
+def test_a_recording_of_a_busy_machine_is_left_out():
+    """Of three before, one; the others decide."""
+    found = decide([run(40), restless(400), run(40)], [run(2), run(2)])
+
+    assert (found.state, found.document()["n_before"]) == ("confirmed", 2)
+    assert "1 recording left out: most steps are unlike the others." in found.notes
+
+
+def test_a_side_of_nothing_else_is_unclear():
+    """The machine is the reason, and more recordings of it tell no more."""
+    found = decide([run(40)], [restless(2)])
+
+    assert (found.state, found.n_runs) == ("unclear", 0)
+    assert "After, 4 of 6 steps are not like the others: use a machine" in found.verdict()
+
+
 def test_the_document_has_what_the_sentence_says():
     """And JSON knows no infinity."""
     found = decide([run(40)], [run(2)]).document()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.model.frames import STEP_SHARES
+from htagraph.model.units import human_duration
 from htagraph.reports.json_document import SCHEMA, VERSION, json_document
 from htagraph.reports.markdown import markdown_summary, markdown_table
 from htagraph.reports.summary import Summary, step_shares
@@ -207,3 +209,20 @@ def test_a_path_of_which_a_quarter_is_inferred_says_so(rest_us: int, said: str) 
     notes = Summary(trace, trace.compile()).notes
 
     assert [note.partition(":")[0] for note in notes] == ([said] if said else [])
+
+
+@pytest.mark.parametrize(("by", "is_said"), [(1.24, False), (1.26, True)])
+def test_a_recording_that_slows_its_run_by_a_quarter_says_so(stalled, tmp_path, by, is_said):
+    """Steps of 7.92 ms, and later ones that were only timed; a saved graph knows it, too."""
+    document = json.loads(gzip.decompress(stalled.trace.path.read_bytes()))
+    step_ns = round(stalled.path.step_ns / by)
+    file = tmp_path / "rank0.json"
+    file.write_text(json.dumps({"unrecorded": {"steps": 4, "step_ns": step_ns}, **document}))
+    trace = hg.load(file)
+    caveats = Summary(trace, trace.compile()).caveats
+    said = f"Recorded, a step takes 7.92 ms; 4 later ones, not recorded, {human_duration(step_ns)}"
+
+    assert any(one.startswith(f"{said}: small operators") for one in caveats) is is_said
+    assert trace.compile().save(tmp_path / "graph.npz")
+    kept = hg.TraceGraph.open(tmp_path / "graph.npz")
+    assert kept.origin.metadata["unrecorded"]["step_ns"] == step_ns
