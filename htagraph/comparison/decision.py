@@ -253,7 +253,9 @@ class Decision:
             return "confirmed" if least >= enough else "smaller" if high < enough else "unclear"
         if high < 0 and self._is_known:
             return "worse"
-        return "no effect" if low <= 0 <= high < enough else "unclear"
+        # Much longer steps are none either: a busy machine may hide what is saved.
+        is_near = -enough / (1 - enough) < low <= 0 <= high < enough
+        return "no effect" if is_near else "unclear"
 
     @property
     def _is_known(self) -> bool:

@@ -40,10 +40,10 @@ def decide(before: list[RunProfile], after: list[RunProfile], expected: Expected
 
 @pytest.mark.parametrize(
     ("loader_ms", "state"),
-    [(2, "confirmed"), (40, "no effect"), (120, "worse")],
+    [(2, "confirmed"), (40, "no effect"), (56, "unclear"), (120, "worse")],
 )
 def test_one_recording_of_each_side_decides_what_is_far_from_noise(loader_ms, state):
-    """Of 80 ms a step, half is to go: 38 are gone, none, and 80 more."""
+    """Of 80 ms a step, half is to go: 38 are gone, none, 16 more, and 80 more."""
     assert decide([run(40)], [run(loader_ms)]).state == state
 
 
