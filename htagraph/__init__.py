@@ -24,29 +24,29 @@ if TYPE_CHECKING:  # for type checkers, which read no tables: `as` makes a name 
     from htagraph.job.job import Job as Job
     from htagraph.job.loading import load_job as load_job
     from htagraph.job.path import JobPath as JobPath
+    from htagraph.job.path import JobWhy as JobWhy
     from htagraph.job.scenario import JobScenario as JobScenario
-    from htagraph.job.why import JobWhy as JobWhy
     from htagraph.model.kinds import Bound as Bound
     from htagraph.model.kinds import EdgeKind as EdgeKind
     from htagraph.model.kinds import EventKind as EventKind
     from htagraph.model.kinds import KernelClass as KernelClass
     from htagraph.operators.peaks import device_peaks as device_peaks
     from htagraph.readers.captures import discover as discover
+    from htagraph.replay.changes import bandwidth as bandwidth
+    from htagraph.replay.changes import equalise as equalise
     from htagraph.replay.changes import insert as insert
     from htagraph.replay.changes import no_wait as no_wait
     from htagraph.replay.changes import remove as remove
     from htagraph.replay.changes import reweigh as reweigh
     from htagraph.replay.changes import scale as scale
     from htagraph.replay.changes import without as without
-    from htagraph.replay.collective_changes import bandwidth as bandwidth
-    from htagraph.replay.collective_changes import equalise as equalise
     from htagraph.replay.device_changes import allow_tf32 as allow_tf32
     from htagraph.replay.device_changes import at_roof as at_roof
     from htagraph.replay.device_changes import fuse as fuse
     from htagraph.replay.device_changes import overlap as overlap
+    from htagraph.replay.draft import code as code
     from htagraph.replay.host_changes import graphed as graphed
     from htagraph.replay.host_changes import prefetch as prefetch
-    from htagraph.replay.host_code import code as code
     from htagraph.reports import plots as plots
     from htagraph.reports.history import History as History
     from htagraph.reports.history import history as history
@@ -89,17 +89,15 @@ _NAMES = {
     "job.dumps": "Dumps load_dumps",
     "job.job": "Job",
     "job.loading": "load_job",
-    "job.path": "JobPath",
+    "job.path": "JobPath JobWhy",
     "job.scenario": "JobScenario",
-    "job.why": "JobWhy",
     "model.kinds": "Bound EdgeKind EventKind KernelClass",
     "operators.peaks": "device_peaks",
     "readers.captures": "discover",
-    "replay.changes": "insert no_wait remove reweigh scale without",
-    "replay.collective_changes": "bandwidth equalise",
+    "replay.changes": "bandwidth equalise insert no_wait remove reweigh scale without",
     "replay.device_changes": "allow_tf32 at_roof fuse overlap",
+    "replay.draft": "code",
     "replay.host_changes": "graphed prefetch",
-    "replay.host_code": "code",
     "reports.history": "History history",
     "reports.job_summary": "JobSummary",
     "reports.kept_runs": "KeptRun KeptRuns scalars",

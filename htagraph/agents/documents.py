@@ -19,7 +19,7 @@ from htagraph.job.damage import damage_of_ranks, job_damage_in_words
 from htagraph.job.path import JobPath
 from htagraph.model.labels import printable
 from htagraph.model.units import human_duration
-from htagraph.replay.candidates import TWICE_AS_FAST
+from htagraph.replay.predictions import TWICE_AS_FAST
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 

@@ -50,22 +50,22 @@ _SPARSE = 16
 """Places of a table for each row, beyond which a sort is faster. Changes only the speed."""
 
 
-def _marked(codes: Codes, n: int) -> Bools:
+def marked(codes: Codes, n: int) -> Bools:
     """Whether each number below `n` occurs."""
-    marked = np.zeros(n, dtype=bool)
-    marked[codes] = True
-    return marked
+    found = np.zeros(n, dtype=bool)
+    found[codes] = True
+    return found
 
 
 def distinct(codes: Codes) -> I64:
     """Numbers that occur, each once, ascending; none may be negative."""
-    return np.flatnonzero(_marked(codes, int(codes.max(initial=-1)) + 1))
+    return np.flatnonzero(marked(codes, int(codes.max(initial=-1)) + 1))
 
 
 def is_in(codes: Codes, wanted: Codes) -> Bools:
     """Whether each number is wanted; none may be negative."""
     n = max(int(codes.max(initial=-1)), int(wanted.max(initial=-1))) + 1
-    return gather(_marked(wanted, n), codes)
+    return gather(marked(wanted, n), codes)
 
 
 def largest(values: npt.NDArray[Any], n: int) -> I64:
@@ -90,6 +90,16 @@ def as_narrow(codes: Codes) -> Codes:
     """The same numbers, in 16 bits if they fit: numpy sorts these by radix, four times as fast."""
     fits = codes.min(initial=0) >= 0 and codes.max(initial=0) < 1 << 16
     return codes.astype(np.uint16) if fits else codes
+
+
+def lower_medians(group: Codes, values: npt.NDArray[Any]) -> I64:
+    """The row of the (lower) median value in the group of each row; no group is negative."""
+    order = np.lexsort((values, group))
+    begins = np.flatnonzero(np.diff(group[order], prepend=-1))
+    sizes = np.diff(begins, append=len(order))
+    median = np.empty(len(group), dtype=np.int64)
+    median[order] = np.repeat(order[begins + (sizes - 1) // 2], sizes)
+    return median
 
 
 class Distribution(NamedTuple):

@@ -32,8 +32,7 @@ from htagraph.writers.cells import Columns
 from htagraph.writers.flame import SPEEDSCOPE
 
 if TYPE_CHECKING:
-    from htagraph.job.path import JobPath
-    from htagraph.job.why import JobWhy
+    from htagraph.job.path import JobPath, JobWhy
     from htagraph.run.why import Why
 
 _MAX_ROWS = 40

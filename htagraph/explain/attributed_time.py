@@ -6,6 +6,10 @@ without the wait, the host could have run ahead by that much. So a blocking call
 ``aten::item`` is charged with the late launches that it causes.
 
 No nanosecond has two causes, so savings never add up to more than the window.
+
+API calls may take milliseconds. One-time setup creates a context or loads code: it is the first
+call of its sort, and the device may be idle meanwhile. A launch that takes as long while the device
+runs earlier work waits for it: for room in the launch queue, or for an unrecorded reason.
 """
 
 from __future__ import annotations
@@ -19,9 +23,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.arrays.codes import gather
+from htagraph.arrays.codes import gather, marked
+from htagraph.arrays.intervals import Cover, union
+from htagraph.arrays.matching import group_starts
 from htagraph.arrays.passes import compiled
-from htagraph.explain.long_calls import long_calls
+from htagraph.compiler.launches import FULL_QUEUE
 from htagraph.explain.segment_pieces import Attributed, Pieces, meanwhile
 from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
@@ -31,7 +37,7 @@ from htagraph.lookup.python_code import FIRST_WAIT, WAITS, awaited, code_pieces,
 from htagraph.lookup.queues import READS, is_matched, long_waits
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.lookup.work_groups import runs_in_closure
-from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
+from htagraph.model.api_calls import ALLOCATION, OS_CALLS, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.arrays import I8, I64, Bools, Rows
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
@@ -135,7 +141,7 @@ class _Waits(NamedTuple):
 
 def _named(dag: Dag, event: Rows, pattern: re.Pattern[str]) -> Bools:
     """Whether each event is an API call whose name matches; False for -1."""
-    matches = dag.events.named(dag.events.symbols.searched(pattern))
+    matches = dag.events.searched(pattern)
     matches = matches & (dag.events.kind == EventKind.RUNTIME)
     return gather(matches, event, False)
 
@@ -227,9 +233,7 @@ def _charge(first: I64, blocked_ns: I64, pieces: tuple[Bools, Bools, I64], out: 
 
 def _ends(dag: Dag, kind: EdgeKind) -> Bools:
     """Whether an edge of a kind leads to each event; shape (n_events,)."""
-    reached = np.zeros(len(dag.events), dtype=bool)
-    reached[dag.edges.head[dag.edges.kind == kind] >> 1] = True
-    return reached
+    return marked(dag.edges.head[dag.edges.kind == kind] >> 1, len(dag.events))
 
 
 def _own_causes(dag: Dag, pieces: Pieces, is_host: Bools) -> I8:
@@ -265,7 +269,7 @@ def _uses_device(dag: Dag) -> bool:
     """Whether the run used a device, recorded or not. Then host operators only launch work."""
     events = dag.events
     uses = events.is_device | (events.kind == EventKind.RUNTIME)
-    uses |= events.is_host & events.named(events.symbols.searched(_ON_DEVICE))
+    uses |= events.is_host & events.searched(_ON_DEVICE)
     return bool(uses.any())
 
 
@@ -273,7 +277,7 @@ def _reads(dag: Dag, event: Rows) -> Bools:
     """Whether each event is in an operator that waits for a value from the device (``item``)."""
     events = dag.events
     waits = np.flatnonzero(np.isin(call_meanings(events), WAITING_CALLS))
-    reads = events.named(events.symbols.searched(READS)) & around(dag, waits)
+    reads = events.searched(READS) & around(dag, waits)
     return under(dag, event, reads)
 
 
@@ -281,7 +285,7 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
     """Causes in a run without device: the host does all the work."""
     events, event = dag.events, pieces.event
     rest = cause == _CODE[Cause.CPU_WORK]
-    computes = events.named(events.symbols.searched(_COMPUTES)) & (events.kind == EventKind.OP)
+    computes = events.searched(_COMPUTES) & (events.kind == EventKind.OP)
     kinds = (Cause.SMALL_OPERATORS, Cause.CPU_OPERATORS, Cause.HOST_CODE)
     short, operators, code = (_CODE[member] for member in kinds)
     computing = gather(computes, event, False) & (pieces.line == 0)  # a frame inside is code
@@ -533,3 +537,102 @@ def _unexplained(pieces: Pieces, texts_of: Callable[[str], Coded]) -> Attributed
     codes |= {name: texts_of(name).narrow for name in ("name", "op")}
     columns = ("event", "segment", "bound", "start_ns", "dur_ns")
     return Attributed({name: getattr(pieces, name) for name in columns}, codes)
+
+
+_LONG_NS = 5_000_000
+"""Shorter calls are not examined. Chosen: loading a CUDA module takes tens of ms, a launch 5 us.
+Pinned by tests/explain/test_attributed_time.py."""
+
+_BUSY_SHARE = 0.9
+"""Least share of a call in which the device runs if the device blocks the call. Chosen below 1, as
+gaps between kernels remain. Pinned by tests/explain/test_attributed_time.py."""
+
+_SETUP_FACTOR = 2
+"""A first call is one-time setup if it takes longer than this many times the median of later ones.
+Pinned by tests/explain/test_attributed_time.py."""
+
+_LOADS = re.compile(r"^(cuda|hip|cu)(Module|Library|Kernel|Func|GetFunc)(Load|Get|Set|By)")
+"""Calls that may load different code each time."""
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def long_calls(dag: Dag) -> tuple[Bools, Bools, Bools]:
+    """Long API calls: one-time setup, launches into a full queue, and launches that waited.
+
+    At most one is true for a call; none if the reason is unknown. Each of shape (n_events,).
+    """
+    events = dag.events
+    is_long = (events.kind == EventKind.RUNTIME) & (events.dur_ns > _LONG_NS)
+    is_long &= events.category != events.symbols.code(OS_CALLS)
+    calls = np.flatnonzero(is_long & ~np.isin(call_meanings(events), WAITING_CALLS))
+    if not len(calls):
+        none = np.zeros(len(events), dtype=bool)
+        return none, none, none
+    first_work = _first_work(dag)
+    begins = events.ts_ns[calls]
+    # Once its own work has started, a call no longer waits to enqueue it.
+    own = gather(events.ts_ns, first_work[calls], _NEVER)
+    until = np.maximum(np.minimum(events.end_ns[calls], own), begins)
+    device = np.flatnonzero(events.is_device)
+    busy = union(np.zeros(len(device), dtype=np.int64), events.ts_ns[device], events.end_ns[device])
+    busy_ns = Cover(busy.start, busy.end).within(begins, until)
+    is_held_up = (until > begins) & (busy_ns >= _BUSY_SHARE * (until - begins))
+    is_launch = first_work[calls] >= 0
+    is_full = _outstanding(dag, begins) >= FULL_QUEUE
+
+    def of_events(found: Bools) -> Bools:
+        return marked(calls[found], len(events))
+
+    return (
+        of_events(~is_held_up & _is_first(dag, calls, first_work)),
+        of_events(is_held_up & is_launch & is_full),
+        of_events(is_held_up & is_launch & ~is_full),
+    )
+
+
+def _first_work(dag: Dag) -> I64:
+    """First device work of each launch, -1 elsewhere; shape (n_events,)."""
+    out = np.full(len(dag.events), -1, dtype=np.int64)
+    work = np.flatnonzero(dag.launch >= 0)
+    latest_first = work[np.argsort(dag.events.ts_ns[work], kind="stable")][::-1]
+    out[dag.launch[latest_first]] = latest_first
+    return out
+
+
+def _outstanding(dag: Dag, time_ns: I64) -> I64:
+    """Number of kernels enqueued before each time, or before the profile, and not yet started."""
+    events = dag.events
+    work = np.flatnonzero(events.is_device)
+    enqueued = np.sort(gather(events.ts_ns, dag.launch[work], np.iinfo(np.int64).min))
+    begun = np.sort(events.ts_ns[work])
+    return np.searchsorted(enqueued, time_ns) - np.searchsorted(begun, time_ns, side="right")
+
+
+def _is_first(dag: Dag, calls: I64, first_work: I64) -> Bools:
+    """Whether each call is the first of its sort, or may load different code each time.
+
+    Launches are of one sort if their first kernels have the same name; other calls, if they and the
+    operators around them have the same names. A first call about as long as later ones is no
+    one-time setup: whatever made it long happens again.
+    """
+    events = dag.events
+    alike = np.flatnonzero(
+        (events.kind == EventKind.RUNTIME) & np.isin(events.name, np.unique(events.name[calls]))
+    )
+    work = gather(events.name, first_work[alike])
+    other = np.where(work >= 0, -1, alike)
+    op = gather(events.name, innermost(dag, other, (EventKind.OP, EventKind.ANNOTATION)))
+    sort = (op, gather(events.name, other), work)
+    in_time = np.lexsort((events.ts_ns[alike], *sort))
+    begins = np.flatnonzero(group_starts(*(key[in_time] for key in sort)))
+    first = alike[in_time[begins]]
+    later_ns = events.dur_ns[alike].copy()
+    later_ns[in_time[begins]] = -1
+    by_length = np.lexsort((later_ns, *sort))
+    n = np.diff(np.append(begins, len(alike)))
+    usual_ns = later_ns[by_length[begins + n // 2]]
+    is_first = np.zeros(len(events), dtype=bool)
+    is_first[first] = events.dur_ns[first] > _SETUP_FACTOR * usual_ns
+    loads = events.searched(_LOADS)
+    return is_first[calls] | loads[calls]

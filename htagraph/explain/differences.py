@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -42,36 +42,23 @@ _Side = tuple[list[str], I64, I64]
 """Names on one side, how often each occurs, and its time."""
 
 
-def _side(
-    texts: Texts, count: I64, time_ns: I64, spelled: Callable[[str], str] = without_step_number
-) -> _Side:
+def _side(texts: Texts, count: I64, time_ns: I64, *, short: bool = False) -> _Side:
     """Names that occur; texts of the same spelling are one."""
     used = np.flatnonzero(count)
-    shared = np.array([spelled(text) for text in texts[used]], dtype=object)
+    plain = map(without_step_number, texts[used])
+    shared = np.array([short_name(text) if short else text for text in plain], dtype=object)
     code, names = pd.factorize(shared, sort=True)
     n, dur_ns = (sum_by_code(code, values[used], len(names)) for values in (count, time_ns))
     return names.tolist(), n, dur_ns
 
 
-def _by_name(dag: Dag, work: Clipped, *, short: bool) -> _Side:
-    """Events by name, with their time."""
-    symbol, n = dag.events.name[work.event], len(dag.events.symbols)
-    return _side(
-        dag.events.symbols.array,
-        np.bincount(symbol, minlength=n),
-        sum_by_code(symbol, work.dur_ns, n),
-        lambda name: short_name(without_step_number(name)) if short else without_step_number(name),
-    )
-
-
-def _work_by(dag: Dag, work: Clipped, by: ComparedBy) -> _Side:
-    """Device work by where it was launched."""
-    code, names = COMPARED_BY[by](dag, work.event)
-    return _side(
-        names,
-        np.bincount(code, minlength=len(names)),
-        sum_by_code(code, work.dur_ns, len(names)),
-    )
+def _work_by(dag: Dag, work: Clipped, by: ComparedBy, *, short: bool) -> _Side:
+    """Events by name, or device work by where it was launched, with their time."""
+    by_name = dag.events.name[work.event], dag.events.symbols.array
+    code, names = by_name if by == "name" else COMPARED_BY[by](dag, work.event)
+    n = len(names)
+    time_ns = sum_by_code(code, work.dur_ns, n)
+    return _side(names, np.bincount(code, minlength=n), time_ns, short=short and by == "name")
 
 
 def _operators_by(dag: Dag, work: Clipped, by: ComparedBy) -> _Side:
@@ -117,11 +104,13 @@ def _diff(before: _Side, after: _Side) -> pd.DataFrame:
     return frame.take(order).reset_index(drop=True)
 
 
-def _check_sum(found: pd.DataFrame, before: Clipped, after: Clipped) -> None:
-    """Differences add up to that of all time."""
-    expected = int(after.dur_ns.sum()) - int(before.dur_ns.sum())
-    if int(found["delta_ns"].sum()) != expected:
-        raise GraphError(f"the differences by group do not add up to {expected:,} ns.")
+def _compared(sides: Sequence[tuple[Dag, Clipped]], by: ComparedBy, *, short: bool) -> pd.DataFrame:
+    """Differences of events before and after, which add up to that of all time."""
+    found = _diff(*(_work_by(dag, work, by, short=short) for dag, work in sides))
+    before_ns, after_ns = (int(work.dur_ns.sum()) for _, work in sides)
+    if int(found["delta_ns"].sum()) != after_ns - before_ns:
+        raise GraphError(f"the differences by group do not add up to {after_ns - before_ns:,} ns.")
+    return found
 
 
 def op_diff(
@@ -140,19 +129,13 @@ def op_diff(
     that differ in template arguments only are one. Largest change of time first. Times are
     inclusive. ``ProfilerStep#n`` is one name.
     """
-    runs = ((before, before_window or before.span), (after, after_window or after.span))
-    if by != "name":
-        operators = [
-            (dag, clipped(dag, np.flatnonzero(dag.events.kind == EventKind.OP), window))
-            for dag, window in runs
-        ]
-        return _diff(*(_operators_by(dag, work, by) for dag, work in operators))
-    sides = [
-        (dag, clipped(dag, np.flatnonzero(dag.events.is_host), window)) for dag, window in runs
-    ]
-    found = _diff(*(_by_name(dag, work, short=short_names) for dag, work in sides))
-    _check_sum(found, *(work for _, work in sides))
-    return found
+    sides = []
+    for dag, window in ((before, before_window), (after, after_window)):
+        chosen = dag.events.is_host if by == "name" else dag.events.kind == EventKind.OP
+        sides.append((dag, clipped(dag, np.flatnonzero(chosen), window or dag.span)))
+    if by == "name":
+        return _compared(sides, by, short=short_names)
+    return _diff(*(_operators_by(dag, work, by) for dag, work in sides))
 
 
 def kernel_diff(
@@ -176,14 +159,7 @@ def kernel_diff(
         (dag, device_work(dag, window or dag.span))
         for dag, window in ((before, before_window), (after, after_window))
     ]
-    found = _diff(
-        *(
-            _by_name(dag, work, short=short_names) if by == "name" else _work_by(dag, work, by)
-            for dag, work in sides
-        )
-    )
-    _check_sum(found, *(work for _, work in sides))
-    return found
+    return _compared(sides, by, short=short_names)
 
 
 def path_diff(before: pd.DataFrame, after: pd.DataFrame, *, delta_ns: int) -> pd.DataFrame:

@@ -208,32 +208,20 @@ def explained(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
 
 
 @compiled
-def _fill_bounds(edges: EdgeColumns, rules: BoundRules, out: I8) -> None:
-    """Fill the bound of each edge."""
-    for edge in range(len(out)):
-        out[edge] = bound_of(edge, edges, rules)
+def _fill(edges: EdgeColumns, rules: BoundRules, bounds: I8, until: I64) -> None:
+    """Fill the bound of each edge, and the time until which it is explained."""
+    for edge in range(len(bounds)):
+        bounds[edge] = bound_of(edge, edges, rules)
+        until[edge] = explained(edge, edges, rules)
 
 
-@compiled
-def _fill_explained(edges: EdgeColumns, rules: BoundRules, out: I64) -> None:
-    """Fill the time until which each edge is explained."""
-    for edge in range(len(out)):
-        out[edge] = explained(edge, edges, rules)
+def edge_bounds(dag: Dag, edges: EdgeTable, rules: BoundRules | None = None) -> tuple[I8, I64]:
+    """Bound of the time of each edge, and until when its own mechanism explains the wait.
 
-
-def edge_bounds(dag: Dag, edges: EdgeTable, rules: BoundRules | None = None) -> I8:
-    """Bound of the time of each edge, before anything is an unknown wait; rules of the graph."""
-    bound = np.empty(len(edges), dtype=np.int8)
-    _fill_bounds(EdgeColumns.of(edges.columns), rules or BoundRules.of(dag), bound)
-    return bound
-
-
-def explained_until(dag: Dag, edges: EdgeTable, rules: BoundRules | None = None) -> I64:
-    """Time until which each edge's own mechanism explains the wait; later is an unknown wait.
-
-    A launch is explained while its call still runs; beyond that, and for gaps between work that was
-    already enqueued, up to the usual size of such a delay in this trace.
+    Later is an unknown wait, whatever the bound. A launch is explained while its call still runs;
+    beyond that, and for gaps between work that was already enqueued, up to the usual size of such a
+    delay in this trace. `rules`: those of the graph.
     """
-    until = np.empty(len(edges), dtype=np.int64)
-    _fill_explained(EdgeColumns.of(edges.columns), rules or BoundRules.of(dag), until)
-    return until
+    bounds, until = np.empty(len(edges), dtype=np.int8), np.empty(len(edges), dtype=np.int64)
+    _fill(EdgeColumns.of(edges.columns), rules or BoundRules.of(dag), bounds, until)
+    return bounds, until

@@ -10,17 +10,16 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from htagraph.arrays.binding import walks_back
-from htagraph.arrays.codes import gather
+from htagraph.arrays.codes import gather, take
 from htagraph.arrays.intervals import Intervals, gaps, sum_by_code, union
 from htagraph.errors import GraphError
-from htagraph.explain.edge_bounds import BoundRules, edge_bounds, explained_until
+from htagraph.explain.edge_bounds import BoundRules, edge_bounds
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.queues import Queues
 from htagraph.lookup.windowed import device_work
-from htagraph.model.arrays import I8, I32, I64, Bools
+from htagraph.model.arrays import I8, I32, I64
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary
@@ -75,10 +74,6 @@ class IdleParts(NamedTuple):
         none = cls(*(np.empty(0, dtype=code) for code in ("i4", "i8", "i8", "i1", "i4", "i4")))
         return cls._make(np.concatenate(columns) for columns in zip(none, *blocks, strict=True))
 
-    def take(self, rows: npt.NDArray[np.integer] | Bools) -> IdleParts:
-        """Some of the parts, by positions or a mask."""
-        return IdleParts._make(column[rows] for column in self)
-
 
 _AT_ONCE = 1 << 16
 """Intervals a block: walks over their edges take a lot of memory. Changes nothing else."""
@@ -101,8 +96,9 @@ def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleP
     tail, head = edges.tail, edges.head
     begin = np.clip(times[tail], gap.start[interval], gap.end[interval])
     end = np.clip(times[head], gap.start[interval], gap.end[interval])
-    known = np.clip(explained_until(dag, edges, rules), begin, end)
-    cause, rest = _edge_causes(dag, rules, edges)
+    bounds, until = edge_bounds(dag, edges, rules)
+    known = np.clip(until, begin, end)
+    cause, rest = _edge_causes(dag, bounds, edges)
     lane = np.where(edges.kind == EdgeKind.THREAD, dag.events.lane[head >> 1], np.int32(-1))
     one, two = np.flatnonzero(known > begin), np.flatnonzero(end > known)
     none = np.full(len(two) + len(ends), -1, dtype=np.int32)
@@ -122,10 +118,10 @@ def _walked(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> IdleP
     )
 
 
-def _edge_causes(dag: Dag, rules: BoundRules, edges: EdgeTable) -> tuple[I8, I8]:
+def _edge_causes(dag: Dag, bounds: I8, edges: EdgeTable) -> tuple[I8, I8]:
     """Causes of what explains each edge's time, and of the rest."""
     kind, head = edges.kind, edges.head >> 1
-    cause = _CAUSE_OF_BOUND[edge_bounds(dag, edges, rules)]
+    cause = _CAUSE_OF_BOUND[bounds]
     into_device = dag.events.is_device[head]
     cause[(kind == EdgeKind.SYNC) & into_device & ~edges.ran_until] = IdleCause.EVENT_WAIT
     rest = np.full(len(edges), IdleCause.UNKNOWN_WAITS, dtype=np.int8)
@@ -143,8 +139,8 @@ def _parts_of(dag: Dag, rules: BoundRules, gap: Intervals, ended_by: I64) -> Idl
     closing = IdleParts(last, gap.start[last], gap.end[last], edge, none, none)
     pairs = zip(_walked(dag, rules, gap, ended_by), closing, strict=True)
     parts = IdleParts._make(np.concatenate([one, other]) for one, other in pairs)
-    parts = parts.take(parts.end_ns > parts.start_ns)
-    return parts.take(np.lexsort((parts.start_ns, parts.interval)))
+    parts = take(parts, parts.end_ns > parts.start_ns)
+    return take(parts, np.lexsort((parts.start_ns, parts.interval)))
 
 
 def idle_parts(dag: Dag, window: Window, gap: Intervals, ended_by: I64) -> Iterator[IdleParts]:

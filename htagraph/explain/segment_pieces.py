@@ -164,6 +164,17 @@ def _largest_of(group: I64, value: I64, tie: I64) -> I64:
     return order[np.diff(group[order], prepend=-1) > 0]
 
 
+def with_part_of(
+    attributed_time: pd.DataFrame, part_ns: I64, **of_part: pd.Series[Any] | str
+) -> pd.DataFrame:
+    """Pieces in order of time, the first part of each with other values, such as its cause."""
+    start_ns, dur_ns = (attributed_time[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+    first = attributed_time.assign(dur_ns=part_ns, **of_part)
+    rest = attributed_time.assign(start_ns=start_ns + part_ns, dur_ns=dur_ns - part_ns)
+    both = pd.concat([first, rest], ignore_index=True)
+    return both[both["dur_ns"] > 0].sort_values("start_ns", kind="stable", ignore_index=True)
+
+
 @brief
 @dataclass(frozen=True)
 class Attributed:

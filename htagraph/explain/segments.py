@@ -46,10 +46,6 @@ class Segments(NamedTuple):
     event: I32  # Row of the event table, -1 for none
     edge: I32  # Row of the edge table, -1 for none
 
-    def take(self, rows: I64) -> Segments:
-        """Some of them."""
-        return Segments._make(column[rows] for column in self)
-
     @classmethod
     def empty(cls, n: int) -> Segments:
         """Uninitialised segments."""

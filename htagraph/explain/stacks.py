@@ -209,10 +209,7 @@ def _forward_operators(dag: Dag) -> I64:
     events, found = dag.events, np.full(len(dag.events), -1)
     number, thread = events.column("sequence"), events.column("fwd_thread")
     is_numbered = (events.kind == EventKind.OP) & (number >= 0)
-    nodes, ops = (
-        np.flatnonzero(is_numbered & (thread > 0)),
-        np.flatnonzero(is_numbered & (thread <= 0)),
-    )
+    nodes, ops = (np.flatnonzero(is_numbered & of) for of in (thread > 0, thread <= 0))
     ops = ops[np.lexsort((events.ts_ns[ops], number[ops]))]
     at = last_before(number[ops], events.ts_ns[ops], number[nodes], events.ts_ns[nodes])
     found[nodes] = gather(ops, at)

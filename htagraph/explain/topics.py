@@ -85,7 +85,10 @@ def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
     found = np.where(of_frame < FIRST_WAIT, of_frame, _NUMBER[Cause.PYTHON_WAITS])
     of_frame = np.where(of_frame < FIRST_WAIT, of_frame, -1)
     host = host_of(dag, event)
-    for topic, (calls, until_ns) in parts_of_calls(dag).items():
+    for topic, (calls, until_ns) in (
+        (Cause.RECOMPUTATION, recomputed(dag)),
+        (Cause.ANOMALY_DETECTION, _anomaly_detection(dag)),
+    ):
         inside = nearest(dag.parent, host, calls) >= 0
         inside |= start_ns < gather(until_ns, event, 0)
         found[inside & (of_frame < 0)] = _NUMBER[topic]
@@ -100,11 +103,6 @@ def find_topics(dag: Dag, event: Rows, start_ns: I64, of_frame: I8) -> I8:
         again = compiled[_is_again(dag, host[compiled], start_ns[compiled])]
         found[again] = _NUMBER[Cause.RECOMPILATION]
     return found
-
-
-def parts_of_calls(dag: Dag) -> dict[Cause, tuple[Bools, I64]]:
-    """By topic without names: whether each event is a call of it, and until when itself is."""
-    return {Cause.RECOMPUTATION: recomputed(dag), Cause.ANOMALY_DETECTION: _anomaly_detection(dag)}
 
 
 def _anomaly_detection(dag: Dag) -> tuple[Bools, I64]:
@@ -132,7 +130,7 @@ def about(dag: Dag, topic: Cause) -> Bools:
     """Whether each event is a host range or Python frame of a topic that names tell."""
     events = dag.events
     says = Cause.COMPILATION if topic is Cause.RECOMPILATION else topic
-    named: Bools = events.named(events.symbols.searched(NAMES[says]))
+    named: Bools = events.searched(NAMES[says])
     named &= events.is_host | (events.kind == EventKind.PYTHON)
     if topic is Cause.AUTOTUNING:
         return named | _times_itself(dag)
@@ -146,14 +144,14 @@ def about(dag: Dag, topic: Cause) -> Bools:
 
 def _named(dag: Dag, topic: Cause) -> Bools:
     """Whether each event is a host range of the topic."""
-    named: Bools = dag.events.named(dag.events.symbols.searched(NAMES[topic]))
+    named: Bools = dag.events.searched(NAMES[topic])
     return named & dag.events.is_host
 
 
 def _times_itself(dag: Dag) -> Bools:
     """Whether each event is a convolution that times kernels (``cudnn.benchmark``)."""
     measures = np.flatnonzero(call_meanings(dag.events) == CallMeaning.ELAPSED_TIME)
-    convolves: Bools = dag.events.named(dag.events.symbols.searched(_CONVOLVES))
+    convolves: Bools = dag.events.searched(_CONVOLVES)
     return convolves & around(dag, measures)
 
 
@@ -183,7 +181,7 @@ def _is_late(dag: Dag, tops: Bools, began_ns: I64, start_ns: I64) -> Bools:
     """Whether a compilation is after the first step, or in one of several steps that compile."""
     events = dag.events
     steps = find_steps(events)
-    frames = events.named(events.symbols.searched(NAMES[Cause.COMPILATION]))
+    frames = events.searched(NAMES[Cause.COMPILATION])
     frames &= events.kind == EventKind.PYTHON
     compiling = step_at(steps, events.ts_ns[np.flatnonzero(tops | frames)])
     several = len(np.unique(compiling[compiling >= 0])) > 1

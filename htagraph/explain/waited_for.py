@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.arrays.codes import gather, ranges
+from htagraph.arrays.codes import gather, ranges, take
 from htagraph.explain.critical_path import path_edges, path_end
 from htagraph.explain.segments import Segments, segment_frame
 from htagraph.lookup.attribution import track_codes, track_labels
@@ -146,7 +146,7 @@ def _runners_up(dag: Dag, edge: Rows) -> tuple[I64, I64]:
 
 def why_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
     """Segments of a chain, latest first, with what each else had to wait for; schema `WHY`."""
-    segments = segments.take(np.arange(len(segments.edge))[::-1])
+    segments = take(segments, np.arange(len(segments.edge))[::-1])
     found = np.full(len(segments.edge), -1)
     slack_ns = np.zeros(len(found), dtype=np.int64)
     known = np.flatnonzero(segments.edge >= 0)
@@ -297,7 +297,7 @@ def stretches(dag: Dag, window: Window, segments: Segments) -> list[Stretch]:
         length, times = _cycle([keys[number] for number in last[:_FOLDED]])
         for place in range(length):
             own = np.array(last[place : length * times : length])
-            part = segments.take(np.flatnonzero(np.isin(numbers, own)))
+            part = take(segments, np.isin(numbers, own))
             joins = chain.joins(int(own[-1]))
             out.append(
                 Stretch(

@@ -199,7 +199,7 @@ def find_context(dag: Dag, window: Window) -> Context:
 
 def _named(dag: Dag, pattern: re.Pattern[str]) -> Bools:
     """Whether the name of each event of host or device matches."""
-    named: Bools = dag.events.named(dag.events.symbols.searched(pattern))
+    named: Bools = dag.events.searched(pattern)
     return named & (dag.events.is_host | dag.events.is_device)
 
 

@@ -37,9 +37,8 @@ from htagraph.model.labels import distinct_names, name_label
 from htagraph.model.names import without_step_number
 from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNKNOWN_LIMIT
-from htagraph.replay.candidates import UNRANKED, together
 from htagraph.replay.changes import Change
-from htagraph.replay.predictions import Trials
+from htagraph.replay.predictions import UNRANKED, Trials, together
 
 TITLES = {cause: cause.value[0].upper() + cause.value[1:] for cause in Cause} | {
     Cause.LATE_RANK: "Rank {rank} is late",

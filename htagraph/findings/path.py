@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.arrays.codes import take
 from htagraph.errors import MissingEventsError, QueryError, one_of
 from htagraph.explain.breakdown import label_sums, split_by_steps, sum_by
 from htagraph.explain.critical_path import path_edges, path_parts, path_segments
@@ -114,7 +115,7 @@ class CriticalPath:
 
     def segments_at(self, rows: I64) -> pd.DataFrame:
         """Some of the segments, indexed by their rows."""
-        return segment_frame(self.dag, self.coded.take(rows)).set_index(pd.Index(rows))
+        return segment_frame(self.dag, take(self.coded, rows)).set_index(pd.Index(rows))
 
     @cached_property
     def coded(self) -> Segments:
@@ -450,7 +451,6 @@ class CriticalPath:
         return path_outline(lane, self.bounds, Column(*name), kind, self.durations_ns)
 
     def __repr__(self) -> str:
-        """Summary in one line."""
         sums = self.sums()
         shares = zip(sums["bound"][:_TOP], sums["share"], strict=False)
         top = [(name, share) for name, share in shares if share >= _SHOWN_SHARE]

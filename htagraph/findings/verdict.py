@@ -132,7 +132,6 @@ class Evidence:
     n_segments: int
 
     def __str__(self) -> str:
-        """What contributed, and how much."""
         return f"{self.label} {human_duration(self.dur_ns)}"
 
 
@@ -189,7 +188,6 @@ class Finding:
     to_record: str = ""
 
     def __repr__(self) -> str:
-        """Say what it is."""
         return f"Finding({self.title}, {self.said})"
 
     @property
@@ -714,21 +712,7 @@ def _document(card: Card, *, is_card: bool) -> dict[str, Any]:
             {**one.fix._asdict(), "change": str(one.fix.change or ""), "options": one.fix.options}
             for one in found
         ],
-        "evidence": [
-            {
-                "cause": one.label,
-                "name": item.name,
-                "op": item.op,
-                "frame": item.frame,
-                "event": item.event,
-                "label": item.label,
-                "dur_ns": item.dur_ns,
-                "bound": item.bound,
-                "n_segments": item.n_segments,
-            }
-            for one in found
-            for item in one.evidence
-        ],
+        "evidence": [{"cause": one.label, **vars(item)} for one in found for item in one.evidence],
     }
 
 

@@ -26,8 +26,8 @@ from htagraph.arrays.clocks import (
     shared_clock,
     to_common,
 )
+from htagraph.job.groups import ends_together
 from htagraph.job.rank_segments import RankEnds
-from htagraph.job.recorded_groups import ends_together
 from htagraph.model.arrays import I64, brief
 from htagraph.model.job_answers import CLOCKS
 
@@ -76,10 +76,7 @@ class Clocks:
         ranks together is that both were recorded at one time, on clocks as they are. A rank whose
         collectives fit no clock does not belong. `ends` are those of the whole traces.
         """
-        spans = {
-            rank: self.clock(rank).to_common([one.start_ns, one.end_ns]).tolist()
-            for rank, one in ends.items()
-        }
+        spans = {rank: one.common(self.clock(rank)) for rank, one in ends.items()}
         components: dict[int, list[int]] = {}
         for rank in ends:
             components.setdefault(self.component(rank), []).append(rank)
@@ -115,8 +112,7 @@ class Clocks:
 
     def _rows(self, rank: I64) -> I64:
         ranks, rows = self._columns
-        found: I64 = rows[np.searchsorted(ranks, rank)]
-        return found
+        return rows[np.searchsorted(ranks, rank)]
 
     def to_common(self, rank: I64, ts_ns: I64) -> I64:
         """Times, each on the clock of its rank, in common time."""

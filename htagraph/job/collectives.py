@@ -18,14 +18,14 @@ import pandas as pd
 from htagraph.arrays.clocks import ONE_HOST_NS
 from htagraph.job.clocks import Clocks
 from htagraph.job.evidence import matched_by_evidence
-from htagraph.job.kept_steps import StepStart
-from htagraph.job.rank_segments import RankEnds
-from htagraph.job.recorded_groups import (
+from htagraph.job.groups import (
     INFERRED_RULES,
     contradicted,
     in_kernel_order,
     is_inferred,
 )
+from htagraph.job.rank_segments import RankEnds
+from htagraph.job.windows import StepStart
 from htagraph.model.arrays import I64, Bools
 from htagraph.model.collective_names import FROM_ROOT, POINT_TO_POINT, TO_ROOT
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
@@ -320,8 +320,7 @@ def _misses_one(
         own, ns = of_communicator.get_group(communicator), came.to_numpy(np.int64)[rows]
         begun = np.searchsorted(np.sort(own["begin"].to_numpy(np.int64)), ns, side="right")
         n_recorded[rows] = begun - np.searchsorted(np.sort(own["end"].to_numpy(np.int64)), ns)
-    misses: Bools = n_recorded > n_members
-    return misses
+    return n_recorded > n_members
 
 
 def _explains_the_end(matched: pd.DataFrame, wait_ns: I64, transfer_ns: I64) -> Bools:
@@ -374,13 +373,11 @@ def measure_waits(
     if not len(matched):
         return MATCHED_COLLECTIVES.empty()
     rank, match = matched["rank"].to_numpy(np.int64), matched["match"].to_numpy(np.int64)
-    start = clocks.to_common(rank, matched["start_ns"].to_numpy(np.int64))
-    end = clocks.to_common(rank, matched["end_ns"].to_numpy(np.int64))
-    arrived = clocks.to_common(rank, matched["arrived_ns"].to_numpy(np.int64))
-    waits, awaited = (
-        matched["waits"].to_numpy(dtype=bool),
-        matched["is_awaited"].to_numpy(dtype=bool),
+    start, end, arrived = (
+        clocks.to_common(rank, matched[name].to_numpy(np.int64))
+        for name in ("start_ns", "end_ns", "arrived_ns")
     )
+    waits, awaited = (matched[name].to_numpy(dtype=bool) for name in ("waits", "is_awaited"))
     arrival = pd.Series(np.where(awaited, arrived, _NEVER)).groupby(match)
     last_row = arrival.idxmax().reindex(match).to_numpy()
     latest = np.where(waits, np.maximum(arrival.transform("max").to_numpy(), start), start)

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from htagraph.job.ranks import RankSummary
+from htagraph.job.ranks import RankSummary, listed
 from htagraph.job.timeline import Timeline, apart_in_words
-from htagraph.job.windows import listed
 from htagraph.model.arrays import I64
 from htagraph.model.labels import printable
 from htagraph.model.recording import Damage, DamageKind, damage_in_words
@@ -126,9 +125,7 @@ def _joined(rows: Sequence[RankDamage]) -> Iterator[Damage]:
 
 
 def _ends(timeline: Timeline, rank: int) -> tuple[int, int]:
-    ends = timeline.graphs.summaries[rank].ends
-    start_ns, end_ns = timeline.clocks[rank].to_common([ends.start_ns, ends.end_ns]).tolist()
-    return start_ns, end_ns
+    return timeline.graphs.summaries[rank].ends.common(timeline.clocks[rank])
 
 
 def _absent(

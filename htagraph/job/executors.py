@@ -24,6 +24,7 @@ from concurrent.futures import (
 )
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
+from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.resource_tracker import ensure_running
@@ -286,7 +287,7 @@ def _done_by(
                 continue
             report_progress("rank", len(tasks) - len(awaited), len(tasks))
             # Popped: a Dask worker keeps a result as long as somebody holds its future.
-            yield key, _outcome(awaited.pop(key))
+            yield key, _outcome(awaited.pop(key).result)
         report_progress("rank", len(tasks), len(tasks))
     finally:
         for future in awaited.values():
@@ -295,22 +296,18 @@ def _done_by(
 
 def _done_here(tasks: Mapping[Key, Task]) -> Iterator[tuple[Key, Any]]:
     for key, (function, args) in zip(tasks, counted("rank", tasks.values()), strict=True):
-        try:
-            yield key, function(*args)
-        except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank
-            yield key, _of_one_rank(exc)
+        yield key, _outcome(partial(function, *args))
 
 
-def _outcome(future: Future[Any]) -> Any:  # noqa: ANN401  a result or an exception
+def _outcome(work: Callable[[], Any]) -> Any:  # noqa: ANN401
+    """The result, or the error, which other ranks need not have, even of memory.
+
+    Too few files or processes raise.
+    """
     try:
-        return future.result()
-    except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank
-        return _of_one_rank(exc)
-
-
-def _of_one_rank(error: Exception) -> Exception:
-    """An error that other ranks need not have, even of memory; too few files or processes raise."""
-    short = None if isinstance(error, MemoryError) else shortage(error)
-    if short is not None:
-        raise short from error
-    return error
+        return work()
+    except Exception as error:
+        short = None if isinstance(error, MemoryError) else shortage(error)
+        if short is not None:
+            raise short from error
+        return error

@@ -29,12 +29,11 @@ from htagraph.job.damage import (
     replayed_ranks,
     told_once,
 )
-from htagraph.job.default_window import AfterOpening, RankSteps, job_steps
 from htagraph.job.delay_costs import delay_costs
-from htagraph.job.layout import AXES, groups_frame, layout_frame
-from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
-from htagraph.job.pipeline import Pipeline
-from htagraph.job.pipeline_causes import PipelineCauses
+from htagraph.job.groups import AXES, groups_frame, layout_frame
+from htagraph.job.lateness import by_part, pipeline_bubbles, summarize_stragglers
+from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute, JobWhy, job_why
+from htagraph.job.pipeline import Pipeline, PipelineCauses
 from htagraph.job.pipeline_what_if import pipeline_what_if
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
 from htagraph.job.rank_work import (
@@ -52,14 +51,13 @@ from htagraph.job.ranks import (
     Request,
     WindowName,
     Work,
+    job_window,
     rank_ends,
 )
 from htagraph.job.rehearsal import JobRehearsal, replay_requests
-from htagraph.job.stragglers import by_part, pipeline_bubbles, summarize_stragglers
 from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
-from htagraph.job.why import JobWhy, job_why
-from htagraph.job.windows import job_window
+from htagraph.job.windows import AfterOpening, RankSteps, job_steps
 from htagraph.lookup.done_steps import DoneSteps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.answers import DAMAGE, OPPORTUNITIES, QUALITY
@@ -87,10 +85,9 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.queries.quality import damage_frame
 from htagraph.queries.questions import QUESTIONS, Questions, check_options, unknown_question
 from htagraph.readers.storage import url_of
-from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
 from htagraph.replay.changes import balance
 from htagraph.replay.charges import Charges
-from htagraph.replay.predictions import Trials
+from htagraph.replay.predictions import Candidate, Trials, kinds_done, of_causes, of_parts
 from htagraph.run.graph import TraceGraph
 from htagraph.writers.answering import answer_of, answers
 from htagraph.writers.notebook_cell import table_html
@@ -187,11 +184,9 @@ class Job(Questions):
         return self.graphs.open(rank, self.rank_window)
 
     def __len__(self) -> int:
-        """Count the ranks."""
         return len(self.summaries)
 
     def __iter__(self) -> Iterator[int]:
-        """Iterate over the ranks."""
         return iter(self.summaries)
 
     def window(self, window: str | tuple[int, int]) -> Job:
@@ -240,10 +235,8 @@ class Job(Questions):
         """Why the job is shorter than the recording of a rank, if it is; a sentence, else empty."""
         if self.n_steps:
             return ""
-        clocks, route = self.timeline.clocks, self._route
-        first_ns = min(
-            int(clocks[rank].to_common(one.start_ns)) for rank, one in self._rank_ends.items()
-        )
+        route, ends = self._route, self._rank_ends.items()
+        first_ns = min(one.common(self.clock(rank))[0] for rank, one in ends)
         apart_ns = route.start_ns - first_ns
         if apart_ns < SAID_FROM * (route.end_ns - first_ns) or not apart_ns:
             return ""
@@ -269,9 +262,8 @@ class Job(Questions):
         with suppress(RankFailedError):
             if opening_ns := self._long_opening_ns():
                 base, said = AfterOpening(), [opening_in_words(opening_ns)]
-        clocks, ends = self.timeline.clocks, self._ends_in(base)
-        start_ns = max(int(clocks[rank].to_common(one.start_ns)) for rank, one in ends.items())
-        end_ns = max(int(clocks[rank].to_common(one.end_ns)) for rank, one in ends.items())
+        ends = [one.common(self.clock(rank)) for rank, one in self._ends_in(base).items()]
+        start_ns, end_ns = map(max, zip(*ends, strict=True))
         steps, _ = self.done_steps
         some = steps.of_window(start_ns, end_ns)
         if some is None:
@@ -504,9 +496,9 @@ class Job(Questions):
         tables = {rank: timeline.tables[rank] for rank in ends}
         matched = timeline.collectives[timeline.collectives["rank"].isin(ends)]
         rank_segments = find_rank_segments(tables, ends, matched, timeline.clocks)
-        starts = [timeline.clocks[rank].to_common(end.start_ns) for rank, end in ends.items()]
+        starts = [end.common(timeline.clocks[rank])[0] for rank, end in ends.items()]
         name = WHOLE_JOB if self.rank_window is None else str(self.rank_window)
-        return JobRoute(tuple(rank_segments), max(map(int, starts)), name, self.n_steps)
+        return JobRoute(tuple(rank_segments), max(starts), name, self.n_steps)
 
     @cached_property
     def _rank_ends(self) -> Mapping[int, RankEnds]:
@@ -891,14 +883,8 @@ class Job(Questions):
         found = self.timeline.pipeline
         if found is None or self.rank_window == self.graphs.window:
             return found
-        bounds = {
-            rank: (
-                int(self.clock(rank).to_common(one.start_ns)),
-                int(self.clock(rank).to_common(one.end_ns)),
-            )
-            for rank, one in self._rank_ends.items()
-        }
-        return found.within(bounds)
+        ends = self._rank_ends.items()
+        return found.within({rank: one.common(self.clock(rank)) for rank, one in ends})
 
     @cached_property
     def pipeline_causes(self) -> PipelineCauses | None:
@@ -1001,7 +987,6 @@ class Job(Questions):
         return pipeline_bubbles(self.collectives(), self.timeline.blocked)
 
     def __repr__(self) -> str:
-        """Say how many ranks and events there are."""
         summaries = self.summaries.values()
         n_events = sum(summary.n_events for summary in summaries)
         longest = max((s.ends.end_ns - s.ends.start_ns for s in summaries), default=0)

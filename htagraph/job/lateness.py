@@ -13,7 +13,8 @@ synchronization, with causes by bound, name and operator instead of call paths.
     late           ...together]--load-----------------------compute----[collective]
                                     excess: load
 
-Machines: hosts whose ranks are late together, in whatever group they meet others.
+Machines: hosts whose ranks are late together, in whatever group they meet others. Stragglers: who
+is late how often, what that costs the others, and whose kernels run slower.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ from typing import NamedTuple, Self
 import numpy as np
 import pandas as pd
 
+from htagraph.arrays.intervals import Cover
 from htagraph.explain.breakdown import PathSums
+from htagraph.explain.segment_pieces import with_part_of
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.arrays import I64, Texts
 from htagraph.model.collective_names import POINT_TO_POINT
+from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
 from htagraph.model.kinds import Cause
+from htagraph.model.labels import distinct_names
 
 _EVER = np.iinfo(np.int64).min
 
@@ -96,8 +101,8 @@ def waits_counted_once(collectives: pd.DataFrame) -> I64:
 
 def late_arrivals(
     collectives: pd.DataFrame,
-    stages: Mapping[int, int] | None = None,
-    late_hosts: Mapping[int, str] | None = None,
+    stages: Mapping[int, int],
+    late_hosts: Mapping[int, str],
 ) -> pd.DataFrame:
     """The last arrival at each matched collective in which a rank certainly waited.
 
@@ -116,8 +121,7 @@ def late_arrivals(
         (collectives["wait_ns"] > 0) & (collectives["overrun_ns"] == 0) & ~collectives["is_partial"]
     ]
     own, last_one = (
-        waiting[name].map(stages or {}).fillna(-1).to_numpy(np.int64)
-        for name in ("rank", "last_rank")
+        waiting[name].map(stages).fillna(-1).to_numpy(np.int64) for name in ("rank", "last_rank")
     )
     is_other = (own != last_one) & (own >= 0) & (last_one >= 0)
     is_apart = np.zeros(len(waiting), dtype=bool)
@@ -248,14 +252,8 @@ def blame_late_ranks(
     rest = lead - pd.Series(named).groupby(arrival).transform("sum").to_numpy(np.int64)
     # The path may run along other work of the rank than what made it late; its end was late, too.
     other = _spent(rest[::-1], (dur - named)[::-1], pd.DataFrame({"arrival": arrival[::-1]}))[::-1]
-    late_ns = named + other
-    by_lateness = cut.assign(
-        dur_ns=late_ns, cause=Cause.LATE_RANK, name=did["name"], op=did["op"], event=did["event"]
-    )
-    own = cut.assign(start_ns=cut["start_ns"] + late_ns, dur_ns=dur - late_ns)
-    both = pd.concat([by_lateness, own])
-    kept: pd.DataFrame = both[both["dur_ns"] > 0].sort_values("start_ns", kind="stable")
-    return kept
+    what = {name: did[name] for name in ("name", "op", "event")}
+    return with_part_of(cut, named + other, cause=Cause.LATE_RANK, **what)
 
 
 def _spent(allowed: I64, dur: I64, keys: pd.DataFrame) -> I64:
@@ -270,10 +268,7 @@ def _spent(allowed: I64, dur: I64, keys: pd.DataFrame) -> I64:
 
 def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.DataFrame, I64]:
     """Pieces cut at the windows of their rank, and the arrival of each one's window, or -1."""
-    begin, rank = (
-        attributed_time["start_ns"].to_numpy(np.int64),
-        attributed_time["rank"].to_numpy(np.int64),
-    )
+    begin, rank = (attributed_time[name].to_numpy(np.int64) for name in ("start_ns", "rank"))
     end_ns = int(begin[-1] + attributed_time["dur_ns"].iloc[-1])
     edges = np.clip(windows[["since_ns", "came_ns"]].to_numpy(np.int64), begin[0], end_ns)
     of_rank = windows[["rank"]].to_numpy(np.int64)
@@ -323,16 +318,12 @@ def late_hosts(
         since_ns=met["arrived_ns"] - met["arrived_ns"].min(),
         waited_ns=_waited_between(collectives, met),
     )
-    own, others = (
-        met["since_ns"].where(chosen).groupby(met["match"])
+    (own, own_wait), (others, other_wait) = (
+        [met[name].where(chosen).groupby(met["match"]) for name in ("since_ns", "waited_ns")]
         for chosen in (met["is_of_last"], ~met["is_of_last"])
     )
     of_match = met.groupby("match")[["wait_ns", "error_ns"]].transform("max")
     # A host that waited longer than the others for somebody else is late because of that.
-    own_wait, other_wait = (
-        met["waited_ns"].where(chosen).groupby(met["match"])
-        for chosen in (met["is_of_last"], ~met["is_of_last"])
-    )
     more_ns = (own_wait.transform("max") - other_wait.transform("min")).clip(lower=0)
     is_apart = own.transform("min") - others.transform("max") - more_ns > of_match["error_ns"]
     waited = of_match["wait_ns"].groupby(met["rank"]).sum()
@@ -352,5 +343,126 @@ def _waited_between(collectives: pd.DataFrame, met: pd.DataFrame) -> pd.Series[i
     in_order = met.sort_values(["rank", "arrived_ns"], kind="stable").index
     ordered = before.loc[in_order]
     last = ordered.groupby(met["rank"].loc[in_order]).shift(fill_value=0)
-    found: pd.Series[int] = (ordered - last).reindex(met.index)
-    return found
+    return (ordered - last).reindex(met.index)
+
+
+_MIN_EXCESS = 0.05
+"""Share of a rank's kernel time above the median rank's from which its device counts as slow.
+Chosen above what equal devices differ by. Pinned by test_lateness."""
+
+
+def _dearest_causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
+    """The cause that cost the others most, by late rank.
+
+    Of each late arrival, what took the late rank longer by most.
+    """
+    by_length = excess.sort_values("late_ns", ascending=False, kind="stable")
+    most = late.join(by_length.drop_duplicates("arrival").set_index("arrival"), how="inner")
+    cost = (
+        most.assign(late_ns=np.minimum(most["late_ns"], most["wait_ns"]))
+        .groupby(["rank", *CAUSE_KEY], as_index=False)
+        .agg(cost_ns=("wait_ns", "sum"), n_cause=("match", "size"), cause_ns=("late_ns", "sum"))
+    )
+    dearest = cost.sort_values(
+        ["cost_ns", "n_cause"], ascending=False, kind="stable"
+    ).drop_duplicates("rank")
+    return (
+        dearest.rename(columns={name: f"cause_{name}" for name in CAUSE_KEY})
+        .set_index("rank")
+        .drop(columns="cost_ns")
+    )
+
+
+def summarize_stragglers(
+    collectives: pd.DataFrame, late: pd.DataFrame, excess: pd.DataFrame, ranks: list[int]
+) -> pd.DataFrame:
+    """How often each rank arrived last, what that cost the others, and the costliest cause."""
+    cost = late.groupby("rank").agg(
+        n_certain=("is_certain", "sum"),
+        caused_wait_ns=("wait_ns", "sum"),
+        longest_wait_ns=("longest_wait_ns", "max"),
+    )
+    once = collectives.assign(once_ns=waits_counted_once(collectives))
+    own = once.groupby("rank").agg(
+        own_wait_ns=("once_ns", "sum"), transfer_ns=("transfer_ns", "sum")
+    )
+    every = pd.DataFrame({"rank": ranks}).set_index("rank")
+    waited = collectives[
+        (collectives["wait_ns"] > 0) & ~collectives["is_partial"] & (collectives["overrun_ns"] == 0)
+    ]
+    n_last = waited[["match", "last_rank"]].drop_duplicates().groupby("last_rank").size()
+    joined = every.join([cost, own, n_last.rename("n_last"), _dearest_causes(late, excess)])
+    joined["part"] = ""
+    joined["n_collectives"] = collectives["match"].nunique()
+    joined["is_recurring"] = joined["n_cause"] > 1
+    texts = [f"cause_{name}" for name in CAUSE_KEY]
+    joined[texts] = joined[texts].fillna("")
+    joined = joined.fillna(0).reset_index()
+    order = np.lexsort((joined["rank"], -joined["caused_wait_ns"].to_numpy(np.int64)))
+    frame = STRAGGLERS.frame({name: joined[name].to_numpy() for name in STRAGGLERS.columns})
+    return frame.iloc[order].reset_index(drop=True)
+
+
+def by_part(stragglers: pd.DataFrame, part: pd.Series[str]) -> pd.DataFrame:
+    """Stragglers by the part of the layout that ranks are of; `job_answers.STRAGGLERS`.
+
+    Counts and times are sums of its ranks; rank and cause are those of the costliest one.
+    """
+    sums = ["n_last", "n_certain", "caused_wait_ns", "own_wait_ns", "transfer_ns"]
+    known = stragglers.assign(part=part.to_numpy())
+    known = known[known["part"] != ""].sort_values("caused_wait_ns", ascending=False, kind="stable")
+    grouped = known.groupby("part", sort=False)
+    found = known.drop_duplicates("part").set_index("part")
+    found[sums] = grouped[sums].sum()
+    found["longest_wait_ns"] = grouped["longest_wait_ns"].max()
+    found = found.reset_index().sort_values("caused_wait_ns", ascending=False, kind="stable")
+    return STRAGGLERS.frame({name: found[name].to_numpy() for name in STRAGGLERS.columns})
+
+
+def pipeline_bubbles(collectives: pd.DataFrame, blocked: Mapping[int, Cover]) -> pd.DataFrame:
+    """How long each rank waited in receives for the sender: `job_answers.PIPELINE_BUBBLES`.
+
+    Of ranks of which it is known when they were `blocked`, only that: a receive may be posted long
+    before its result is needed.
+    """
+    receives = collectives[collectives["operation"] == "recv"]
+    start, wait = (receives[name].to_numpy(np.int64).copy() for name in ("start_ns", "wait_ns"))
+    for rank, cover in blocked.items():
+        own = np.flatnonzero(receives["rank"] == rank)
+        until = start[own] + wait[own]
+        own = own[np.argsort(until, kind="stable")]
+        # What several receives wait for at once counts once.
+        until = start[own] + wait[own]
+        since = np.maximum(start[own], np.append(start[own][:1], until[:-1]))
+        wait[own] = cover.within(np.minimum(since, until), until)
+    receives = receives.assign(wait_ns=wait)
+    totals = receives.groupby(["rank", "group"], as_index=False).agg(
+        n_receives=("match", "size"), wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum")
+    )
+    return PIPELINE_BUBBLES.frame({name: totals[name] for name in PIPELINE_BUBBLES.columns})
+
+
+def against_median_rank(frame: pd.DataFrame) -> pd.DataFrame:
+    """Kernels and copies of each rank, with the ratio of their mean duration to the median rank's.
+
+    Without kernels that only one rank runs, and without communication, which takes as long as a
+    rank waits. This needs no common clock.
+    """
+    own = frame[frame["class"] != "communication"]
+    means = own.groupby("group")["mean_ns"]
+    compared: pd.DataFrame = own.assign(ratio=own["mean_ns"] / means.transform("median"))
+    return compared[means.transform("size") > 1]
+
+
+def slow_device(frame: pd.DataFrame, rank: int) -> str:
+    """Sentence on a rank whose kernels are slower than the median rank's; empty if they are not."""
+    compared = against_median_rank(frame)
+    mine = compared[compared["rank"] == rank]
+    if mine.empty:
+        return ""
+    excess_ns = mine["sum_ns"] * (1 - 1 / mine["ratio"])
+    if excess_ns.sum() < _MIN_EXCESS * mine["sum_ns"].sum():
+        return ""
+    most = mine.iloc[int(excess_ns.to_numpy().argmax())]
+    name = distinct_names([str(most["group"])])[str(most["group"])]
+    return f"rank {rank} runs {name} {most['ratio']:.2f} times as long as the median rank"

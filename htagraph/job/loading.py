@@ -13,10 +13,9 @@ from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.damage import damage_of_ranks, job_damage_in_words
 from htagraph.job.executors import SMALL_BYTES, Workers, failure_in_words
 from htagraph.job.job import Job
-from htagraph.job.kept_steps import MOST_COLLECTIVES, KeptSteps, LastSteps, place_of
-from htagraph.job.ranks import OnError, RankGraphs, RankSummary, prepare_rank
+from htagraph.job.ranks import OnError, RankGraphs, RankSummary, listed, prepare_rank
 from htagraph.job.timeline import Timeline
-from htagraph.job.windows import listed
+from htagraph.job.windows import MOST_COLLECTIVES, KeptSteps, LastSteps, place_of
 from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.settings import data_loading_names
 from htagraph.model.units import human_count

@@ -1,10 +1,15 @@
-"""JobPath: the critical path of a job, across its ranks."""
+"""JobPath: the critical path of a job across its ranks; JobWhy: that to one event of a rank.
+
+As one Perfetto trace: all ranks on one clock; findings, path and waits on top. The file
+concatenates what is on top and each rank. Ids are disjoint, except those of arrows from segments of
+the path to events of a rank, which both parts have.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -14,24 +19,170 @@ import pandas as pd
 from htagraph.arrays.clocks import Clock
 from htagraph.arrays.intervals import check_tiling
 from htagraph.explain.breakdown import sum_by
+from htagraph.explain.counter_tracks import counter_tracks, roof_arguments
 from htagraph.explain.segments import main_causes, with_causes
+from htagraph.explain.waited_for import MOST_STRETCHES, Stretch, told
 from htagraph.findings.verdict import cause_label
 from htagraph.job.lateness import blame_late_ranks
-from htagraph.job.perfetto import job_waits, write_job_trace
-from htagraph.job.rank_segments import RankSegment
-from htagraph.job.rank_work import attributed_in, on_rank_segments, path_in
+from htagraph.job.rank_segments import RankEnds, RankSegment, find_rank_segments
+from htagraph.job.rank_work import attributed_in, on_rank_segments, path_in, told_in
 from htagraph.job.timeline import Timeline
+from htagraph.lookup.windowed import work_links
 from htagraph.model.arrays import I64
+from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, RANK_SEGMENTS
 from htagraph.model.kinds import Bound, Cause, EdgeKind, bound_in_words
 from htagraph.model.labels import track_name
+from htagraph.model.perfetto_fields import recorded_facts
 from htagraph.model.rules import Rule
 from htagraph.model.schema import labelled
+from htagraph.model.symbols import SymbolTable
 from htagraph.model.units import human_count, human_duration
+from htagraph.run.why import Why
 from htagraph.writers.answering import answer_of, answers
-from htagraph.writers.notebook_cell import path_html
+from htagraph.writers.notebook_cell import path_html, table_html
+from htagraph.writers.output_file import write_joined
 from htagraph.writers.path_outline import Column, Outline, path_outline
-from htagraph.writers.path_tracks import DrawnPath, late_rank
+from htagraph.writers.path_tracks import WAITS, DrawnPath, late_rank
+from htagraph.writers.pftrace import write_pftrace
+
+
+def _no_events() -> EventTable:
+    wide, narrow, tiny = (
+        np.empty(0, dtype=np.int64),
+        np.empty(0, dtype=np.int32),
+        np.empty(0, dtype=np.int8),
+    )
+    return EventTable(
+        ts_ns=wide,
+        dur_ns=wide,
+        kind=tiny,
+        name=narrow,
+        category=narrow,
+        lane=narrow,
+        device=narrow,
+        stream=wide,
+        correlation=wide,
+        external_id=wide,
+        symbols=SymbolTable.intern([])[0],
+        lanes=LaneTable(),
+    )
+
+
+def _arrow_ends(segments: pd.DataFrame, rank: int | None = None) -> tuple[I64, I64]:
+    """Segments that have an event, of all ranks or of one, and the id of the arrow of each."""
+    about = segments["event"] >= 0
+    rows = np.flatnonzero(about if rank is None else about & (segments["rank"] == rank))
+    return rows.astype(np.int64), rows.astype(np.int64) + 1
+
+
+def _write_rank(
+    part: Path,
+    *,
+    segments: pd.DataFrame,
+    timeline: Timeline,
+    rank: int,
+    place: int,
+    origin_ns: int,
+    taken: set[int],
+) -> Path:
+    """Write one rank, with the ends of the arrows from the path to its events."""
+    graph, clock = timeline.graphs.open(rank), timeline.clocks[rank]
+    dag = graph.dag
+    rows, ids = _arrow_ends(segments, rank)
+    critical = segments["event"].to_numpy(np.int64)[rows]
+    start, end = clock.to_common(dag.events.ts_ns), clock.to_common(dag.events.end_ns)
+    return write_pftrace(
+        part,
+        replace(dag.events, ts_ns=start, dur_ns=end - start),
+        rank=rank,
+        place=place + 2,
+        links=work_links(dag),
+        critical_events=critical,
+        computed=roof_arguments(dag),
+        counters=[
+            replace(counter, ts_ns=clock.to_common(counter.ts_ns))
+            for counter in counter_tracks(dag)
+        ],
+        moved_by=dag.calibration.moved_by,
+        origin_ns=origin_ns,
+        event_ends=(critical, ids),
+        taken=taken,
+        recorded=recorded_facts(dag, rank, graph.origin),
+        recorded_ns=(dag.recorded_ns, dag.events.dur_ns),
+    )
+
+
+def job_waits(timeline: Timeline, ranks: Collection[int], late: int = -1) -> pd.DataFrame:
+    """Collectives of some ranks, waits and late arrivals, as `wait_tracks.WAITS`.
+
+    Ranks are in their places; a late one and those that wait longest for it come first.
+    """
+    members, arrivals = timeline.collectives, timeline.late_arrivals
+    met_ns = members["start_ns"] + members["wait_ns"]
+    waiting = members[members["wait_ns"] > 0]
+    last_rank = waiting["last_rank"].where(waiting["is_certain"], -1)
+    waiting = waiting.assign(dur_ns=waiting["wait_ns"], last_rank=last_rank, operation="")
+    n_waiting = waiting.groupby(["match", "last_rank"]).size().rename("n_waiting")
+    blamed = arrivals[arrivals["is_blamed"]].join(n_waiting, on=["match", "rank"], how="inner")
+    blamed = blamed.rename(columns={"lead_ns": "dur_ns"})
+    parts = [
+        members.assign(start_ns=met_ns, dur_ns=members["transfer_ns"], last_rank=-1, n_waiting=-1),
+        waiting.assign(n_waiting=-1),
+        blamed.assign(start_ns=blamed["came_ns"] - blamed["dur_ns"], last_rank=-1, operation=""),
+    ]
+    found = pd.concat([part[list(WAITS)] for part in parts], ignore_index=True)
+    found = found[found["rank"].isin(ranks)]
+    for_late = found[found["last_rank"] == late].groupby("rank")["dur_ns"].sum()
+    places = {rank: place for place, rank in timeline.places}
+    order = pd.DataFrame(
+        {
+            "is_not": found["rank"] != late,
+            "less_ns": -found["rank"].map(for_late).fillna(0) * (late >= 0),
+            "place": found["rank"].map(places),
+        }
+    )
+    return found.loc[order.sort_values([*order], kind="stable").index]
+
+
+def write_job_trace(
+    out: str | Path, drawn: DrawnPath, timeline: Timeline, *, origin_ns: int, ranks: Collection[int]
+) -> Path:
+    """Write the aligned ranks of a job as one Perfetto trace; see `JobPath.to_perfetto`.
+
+    One rank is in memory at a time. Ranks are in the order of their waits, then in their places:
+    those of a pipeline by stage. `origin_ns`: time 0 of the file, in common time.
+    """
+    segments = drawn.segments
+    above = replace(drawn, segments=segments.assign(event=np.int64(-1)))
+
+    def write_path(part: Path) -> Path:
+        """Write the path of the job."""
+        return write_pftrace(
+            part,
+            _no_events(),
+            path=above,
+            origin_ns=origin_ns,
+            segment_ends=_arrow_ends(segments),
+        )
+
+    waiting = [] if drawn.waits is None else drawn.waits["rank"].unique().tolist()
+    order = dict.fromkeys([*waiting, *(rank for _, rank in timeline.places)])
+    taken: set[int] = set()
+    writers = [
+        partial(
+            _write_rank,
+            segments=segments,
+            timeline=timeline,
+            rank=rank,
+            place=place,
+            origin_ns=origin_ns,
+            taken=taken,
+        )
+        for place, rank in enumerate(rank for rank in order if rank in ranks)
+    ]
+    return write_joined(out, [write_path, *writers])
+
 
 WHOLE_JOB = "job"
 """Name of a window that is all of a job."""
@@ -347,7 +498,6 @@ class JobPath:
         return charged.assign(cause=labels)
 
     def __repr__(self) -> str:
-        """Say how long the path is, where it ran and what limits it."""
         ranks = self.breakdown(by="rank")["share"].head(_TOP).items()
         shares = self.breakdown(by="bound")["share"].head(_TOP).items()
         bounds = [f"{bound_in_words(bound)} {share:.0%}" for bound, share in shares]
@@ -377,3 +527,91 @@ def _since(pieces: pd.DataFrame, start_ns: int) -> pd.DataFrame:
     begin_ns = np.maximum(pieces["start_ns"], start_ns)
     kept = pieces.assign(start_ns=begin_ns, dur_ns=end_ns - begin_ns)
     return pd.DataFrame(kept[kept["dur_ns"] > 0]).reset_index(drop=True)
+
+
+@dataclass(frozen=True, repr=False)
+class JobWhy(JobPath):
+    """Why an event of a rank started, or ended, only then: the chain that leads to it.
+
+    It is a path of the job, of the time up to the event, with all that such a path has; its
+    segments tile that time.
+
+    Parameters
+    ----------
+    asked, since : str
+        What it leads to, in a sentence, and what it begins with.
+    """
+
+    asked: str = ""
+    since: str = ""
+
+    @property
+    def window_name(self) -> str:
+        """Name of what it leads to, in a sentence."""
+        return self.name
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """The chain in words: what held the event, and what held that, back in time."""
+        return tuple(told(self.asked, self._stretches, self.segments, self.since))
+
+    @cached_property
+    def _stretches(self) -> list[Stretch]:
+        """The last stretches of the chain, latest first."""
+        route = self.route.rank_segments
+        last = route[-MOST_STRETCHES:]
+        clipped = [self._clipped(one) for one in last]
+        found = self.timeline.graphs.ask(on_rank_segments(told_in, clipped), on_error="raise")
+        parts: list[Stretch] = []
+        for number, one in reversed([*enumerate(last)]):
+            if len(parts) >= MOST_STRETCHES:  # whole ones: what is earlier begins where they end
+                break
+            moved = self._in_common_time(one, found[one.rank][number])
+            if moved and one.hops:
+                late = route[len(route) - len(last) + number - 1].rank
+                came_ns = self.timeline.clocks[one.rank].to_common(one.local_start_ns)
+                waited_ns = one.start_ns - int(came_ns)
+                why = f"rank {one.rank} waited {human_duration(waited_ns)} for rank {late}"
+                moved[-1] = moved[-1]._replace(reason=why)
+            parts += moved
+        return parts
+
+    def _clipped(self, one: RankSegment) -> RankSegment:
+        """A rank segment on its rank's clock, without what was waited before a hop."""
+        dur_ns = one.end_ns - max(one.start_ns, self.start_ns)
+        return replace(one, local_start_ns=one.local_end_ns - dur_ns)
+
+    def _in_common_time(self, one: RankSegment, parts: list[Stretch]) -> list[Stretch]:
+        """Stretches of a rank segment, with their rank."""
+        clock, moved = self.timeline.clocks[one.rank], []
+        for part in parts:
+            start_ns, end_ns = clock.to_common([part.start_ns, part.end_ns]).tolist()
+            where = f"rank {one.rank}, {part.where}"
+            moved.append(part._replace(start_ns=start_ns, end_ns=end_ns, where=where))
+        return moved
+
+    def __repr__(self) -> str:
+        return f"JobWhy({self.name}, {human_duration(self.dur_ns)}: {self.asked})"
+
+    def _repr_html_(self) -> str:
+        """The sentences, for a notebook."""
+        first, *rest = self.sentences
+        return table_html([(said,) for said in rest], title=first)
+
+
+def job_why(
+    timeline: Timeline, ends: Mapping[int, RankEnds], rank: int, own: RankEnds, found: Why
+) -> JobWhy:
+    """The chain to an event of a rank across ranks; `own`: where that of the rank alone runs."""
+    begun = {number: RankEnds(one.start_ns, one.start_ns, -1, -1) for number, one in ends.items()}
+    whole = {**begun, rank: replace(own, start_ns=ends[rank].start_ns)}
+    tables = {number: timeline.tables[number] for number in ends}
+    matched = timeline.collectives[timeline.collectives["rank"].isin(ends)]
+    parts = find_rank_segments(tables, whole, matched, timeline.clocks)
+    begins = [one.common(timeline.clocks[number])[0] for number, one in ends.items()]
+    start_ns = max(own.common(timeline.clocks[rank])[0], *begins)
+    kept = tuple(one for one in parts if one.end_ns > start_ns) or tuple(parts[-1:])
+    route = JobRoute(kept, min(start_ns, kept[-1].end_ns), f"{found.window.name}, rank {rank}")
+    path = JobWhy.along(route, timeline)
+    first, since = found.sentences[0], f"{found.since} of rank {rank}"
+    return replace(path, asked=f"Rank {rank}: {first}", since=since)

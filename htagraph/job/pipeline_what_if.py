@@ -189,21 +189,22 @@ class _Recorded:
         out[place] = values
         return out
 
-    @cached_property
-    def _times(self) -> F64:
-        """Recorded time of each action; a backward takes as long as its parts."""
-        out = np.nan_to_num(self._by_action(self.pipeline.schedule.dur_ns.astype(np.float64)))
+    def _taken(self, values: F64) -> F64:
+        """Time of each action; a backward takes as long as its parts."""
+        out = np.nan_to_num(self._by_action(values))
         out[:, GRADIENT] += out[:, INPUT] + out[:, WEIGHT]
         return out
 
     @cached_property
+    def _times(self) -> F64:
+        """Recorded time of each action."""
+        return self._taken(self.pipeline.schedule.dur_ns.astype(np.float64))
+
+    @cached_property
     def _python(self) -> F64:
         """The part of it in which no operator ran."""
-        dur = self.pipeline.schedule.dur_ns
-        python = np.minimum(self.cells["python_ns"].to_numpy(np.float64), dur)
-        out = np.nan_to_num(self._by_action(python))
-        out[:, GRADIENT] += out[:, INPUT] + out[:, WEIGHT]
-        return out
+        python = self.cells["python_ns"].to_numpy(np.float64)
+        return self._taken(np.minimum(python, self.pipeline.schedule.dur_ns))
 
     @cached_property
     def _waits(self) -> F64:

@@ -35,6 +35,11 @@ class RankEnds:
     end_node: int  # Last node of the rank's path, -1 for none
     after: int  # First collective on the way back from there, -1 for none
 
+    def common(self, clock: Clock) -> tuple[int, int]:
+        """The begin and the end in common time."""
+        start_ns, end_ns = clock.to_common([self.start_ns, self.end_ns]).tolist()
+        return start_ns, end_ns
+
     def later(self, n_left_out: int) -> RankEnds:
         """The same without the first collectives."""
         return replace(self, after=max(self.after - n_left_out, -1))
@@ -112,11 +117,10 @@ def find_rank_segments(
         rank_segments.append(transfer)
         if start_ns <= first_ns and not transfer.hops:
             return rank_segments[::-1]
-        node, until_ns = (
-            2 * int(columns[rank]["event"][anchor]),
-            int(columns[rank]["start_ns"][anchor]),
+        event, until_ns, after = (
+            int(columns[rank][name][anchor]) for name in ("event", "start_ns", "after")
         )
-        anchor = int(columns[rank]["after"][anchor])
+        node, anchor = 2 * event, after
 
 
 def _rank_segment(

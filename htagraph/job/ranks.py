@@ -25,40 +25,54 @@ from htagraph.errors import (
     HTAGraphError,
     IncompleteTraceWarning,
     OutputError,
+    QueryError,
     RankFailedError,
     RankNotFoundError,
+    WindowNotFoundError,
 )
 from htagraph.explain.critical_path import last_node
 from htagraph.explain.default_window import may_open_long
 from htagraph.findings.context import Context, find_context
-from htagraph.job.default_window import AfterOpening, RankSteps
 from htagraph.job.executors import Task, Workers, failure_in_words
-from htagraph.job.kept_steps import (
+from htagraph.job.groups import (
+    ProcessGroup,
+    exchanges_of,
+    in_process_groups,
+    process_groups,
+    recorded_peers,
+)
+from htagraph.job.pipeline_actions import RankActions, device_actions, rank_actions
+from htagraph.job.rank_segments import RankEnds
+from htagraph.job.windows import (
+    AfterOpening,
     KeptSteps,
     LastSteps,
+    RankSteps,
     StepStart,
     step_starts,
     table_since,
 )
-from htagraph.job.layout import ProcessGroup, process_groups
-from htagraph.job.pipeline_actions import RankActions, rank_actions
-from htagraph.job.pipeline_kernels import device_actions
-from htagraph.job.rank_segments import RankEnds
-from htagraph.job.recorded_groups import (
-    exchanges_of,
-    in_process_groups,
-    recorded_peers,
-)
 from htagraph.lookup.collectives import Readiness, first_anchor, readiness
 from htagraph.lookup.damage import damage_of
 from htagraph.lookup.done_steps import DoneSteps, done_steps
-from htagraph.lookup.find_window import WHOLE, annotations_like_words
+from htagraph.lookup.find_window import (
+    FIRST,
+    LAST,
+    MEDIAN,
+    WHOLE,
+    annotations_like_words,
+    is_step_word,
+    numbered_steps,
+    times_in,
+    warn_of_others,
+)
 from htagraph.lookup.steady_steps import steady_steps
 from htagraph.model.archive import Arrays
 from htagraph.model.arrays import I64, brief
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.recording import Damage
+from htagraph.model.symbols import compile_pattern
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
 from htagraph.readers.kineto.header import base_time_of
@@ -75,7 +89,6 @@ class RankStep(NamedTuple):
     instance: int
 
     def __str__(self) -> str:
-        """Its name."""
         return self.name
 
 
@@ -150,7 +163,6 @@ class RankSummary:
         )
 
     def __repr__(self) -> str:
-        """Name the rank."""
         return f"RankSummary(rank={self.rank}, {human_count(self.n_events, 'event')})"
 
     @property
@@ -424,3 +436,88 @@ class RankGraphs:
         message = f"rank {rank} is left out: {why}"
         # The line that calls `Job.map`.
         warnings.warn(message, IncompleteTraceWarning, stacklevel=4)
+
+
+def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, int]) -> WindowName:
+    """Window of every rank that a name, a word or a pair of times stands for.
+
+    A word stands for one step, the same on all ranks that recorded steps, unless an annotation has
+    this name.
+    """
+    if window == WHOLE or not isinstance(window, str):
+        return window
+    steps = {rank: summary.steps for rank, summary in summaries.items() if summary.steps}
+    if any(window in summary.called_like_words for summary in summaries.values()):
+        return window
+    if times_in(window) is not None:
+        raise QueryError(
+            "every rank has its own clock, so one pair of times does not fit all.",
+            hint="name a step, or report on one rank.",
+        )
+    if is_step_word(window):
+        return _step(summaries, steps, window)
+    _warn_of_others(steps, window)
+    return window
+
+
+def _step(
+    summaries: Mapping[int, RankSummary], steps: Mapping[int, tuple[str, ...]], word: str
+) -> RankStep:
+    """The step that a word stands for, on every rank."""
+    if not steps:
+        raise WindowNotFoundError(word, (), where="this job")
+    if word == MEDIAN:
+        return RankStep(_median(summaries), 0)
+    place = -1 if word == LAST else 0
+    named = {
+        rank: names[place] if word in (FIRST, LAST) else _numbered(names, word)
+        for rank, names in steps.items()
+    }
+    found = sorted(set(named.values()), key=list(named.values()).index)
+    if len(found) == 1 and found[0]:
+        return RankStep(found[0], place)
+    if not any(found):
+        raise WindowNotFoundError(word, next(iter(steps.values())), where="this job")
+    said = "; ".join(
+        f"{name or 'no such step'} on rank {listed([r for r in named if named[r] == name])}"
+        for name in found
+    )
+    raise QueryError(
+        f"ranks differ in what the {word} step is: {said}.",
+        hint="name a step that all ranks recorded.",
+    )
+
+
+def _numbered(names: tuple[str, ...], number: str) -> str:
+    """Name of the step with a number; empty if there is none."""
+    return next((names[at] for at in numbered_steps(names, number)), "")
+
+
+def listed(ranks: Sequence[int], most: int = 8) -> str:
+    """Some ranks in words; the first `most` by number."""
+    more = ", …" if len(ranks) > most else ""
+    return ", ".join(map(str, ranks[:most])) + more
+
+
+def _median(summaries: Mapping[int, RankSummary]) -> str:
+    """The step of median length over all ranks, of the steps that are typical on each."""
+    alike = [summary.alike_ns for summary in summaries.values()]
+    common = [name for name in alike[0] if all(name in other for other in alike)]
+    if not common:
+        raise QueryError(
+            "there is no median step: no step is typical on every rank.",
+            hint=f"name a step, or take {FIRST} or {LAST}; steady_state shows why.",
+        )
+    lengths = sorted((sum(of_rank[name] for of_rank in alike), name) for name in common)
+    return lengths[(len(lengths) - 1) // 2][1]
+
+
+def _warn_of_others(steps: Mapping[int, tuple[str, ...]], window: str) -> None:
+    """Warn if a pattern or a name fits several steps of a rank."""
+    fits = compile_pattern(window)
+    for rank, names in steps.items():
+        found = [name for name in names if name == window] or [n for n in names if fits(n)]
+        if len(found) > 1:
+            taken = f"{found[0]} of rank {rank}, and so on every rank"
+            warn_of_others(window, len(found), taken, stacklevel=4)
+            return

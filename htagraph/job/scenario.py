@@ -25,9 +25,9 @@ from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.queries.quality import unknown_in_words
 from htagraph.replay.changes import Change
-from htagraph.replay.collective_members import Members, transfers
 from htagraph.replay.excerpt import retimed
 from htagraph.replay.rehearsal import Run, Saving
+from htagraph.replay.replay import Members, transfers
 from htagraph.run.cache import Entry
 from htagraph.run.graph import TraceGraph
 from htagraph.writers.answering import answers
@@ -159,7 +159,6 @@ class JobScenario:
         )
 
     def __repr__(self) -> str:
-        """Say what is changed and what it saves."""
         said = ", ".join(map(str, self.changes)) or "as it was"
         if self.saves_ns is None:
             return f"JobScenario({said}: withheld, as {self.withheld})"

@@ -16,7 +16,7 @@ import pandas as pd
 from htagraph.arrays.clocks import Clock
 from htagraph.arrays.intervals import Cover
 from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
-from htagraph.job.bandwidths import BandwidthKey, fitted_latencies, measure_bandwidths
+from htagraph.job.bandwidths import BandwidthKey, measure_bandwidths
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.delay_costs import (
@@ -26,15 +26,14 @@ from htagraph.job.delay_costs import (
     compare_waits,
 )
 from htagraph.job.experts import ExpertWork, find_expert_work, token_surplus
+from htagraph.job.groups import Kind, ProcessGroup, group_kinds, layout_frame
 from htagraph.job.lateness import Times, excess_times, late_arrivals, late_hosts
-from htagraph.job.layout import Kind, ProcessGroup, group_kinds, layout_frame
 from htagraph.job.pipeline import Pipeline, join_ranks, with_peers, with_stages
 from htagraph.job.pipeline_actions import RankActions
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.job.rank_work import on_rank_segments, times_by_name
-from htagraph.job.ranks import RankGraphs
-from htagraph.job.windows import listed
-from htagraph.model.arrays import F64, I64, brief
+from htagraph.job.ranks import RankGraphs, listed
+from htagraph.model.arrays import brief
 from htagraph.replay.changes import TokenSurplus
 
 
@@ -177,10 +176,6 @@ class Timeline:
     def bandwidths(self, by: BandwidthKey = "size") -> pd.DataFrame:
         """How fast matched collectives are, and what limits them; see `Job.bandwidths`."""
         return measure_bandwidths(self.collectives, self.tables, by=by)
-
-    def fitted_latencies(self, match: I64) -> tuple[F64, F64]:
-        """Fitted latency of matched collectives in ns, and its error as a share; NaN without."""
-        return fitted_latencies(self.collectives, self.tables, match)
 
     @cached_property
     def expert_work(self) -> ExpertWork:

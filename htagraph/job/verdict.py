@@ -28,14 +28,13 @@ from htagraph.findings.verdict import (
     percent,
     within_sentence,
 )
-from htagraph.findings.window_bounds import before_the_device, too_little
+from htagraph.findings.window_bounds import too_little
 from htagraph.job.bandwidths import slowest_in_words
+from htagraph.job.lateness import slow_device
 from htagraph.job.path import JobPath
-from htagraph.job.pipeline_causes import PipelineCauses, charge_pipeline, slow_part
-from htagraph.job.ranks import RankSummary
+from htagraph.job.pipeline import PipelineCauses, charge_pipeline, slow_part
+from htagraph.job.ranks import RankSummary, listed
 from htagraph.job.rehearsal import JobRehearsal
-from htagraph.job.stragglers import slow_device
-from htagraph.job.windows import listed
 from htagraph.lookup.damage import LOST_LIMIT, holes_of, lost_in_words
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count
@@ -69,13 +68,13 @@ def find_job_bounds(
         [rank.context for rank in ranks],
         is_whole=all((rank.world_size or 0) <= len(ranks) for rank in ranks),
     )
-    n_events = max(rank.n_events for rank in ranks)
-    has_device = context.has_device
-    few = before_the_device(
+    few = too_little(
+        path.attributed_time,
         (one for rank in ranks for one in rank.damage),
-        has_device=has_device,
+        max(rank.n_events for rank in ranks),
+        has_device=context.has_device,
         uses_device=any(bool(rank.context.api or rank.device_names) for rank in ranks),
-    ) or too_little(path.attributed_time, n_events, has_device=has_device)
+    )
     if few:
         return Verdict((), few, path.window_name, path.dur_ns, path.n_steps, is_job=True)
     lost = _lost_share_by_rank(path)

@@ -26,7 +26,7 @@ from htagraph.arrays.reach import chains
 from htagraph.errors import GraphError, MissingEventsError
 from htagraph.explain.attributed_time import attributed
 from htagraph.explain.critical_path import critical_path, path_segments
-from htagraph.explain.edge_bounds import edge_bounds, explained_until
+from htagraph.explain.edge_bounds import edge_bounds
 from htagraph.explain.segment_pieces import Attributed
 from htagraph.explain.segments import NO_EVENT_NAMES, Segments, segment_labels
 from htagraph.explain.self_time import self_time
@@ -55,13 +55,11 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.kernels import kernel_patterns
 from htagraph.queries.operators import functions_in, worth_removing
-from htagraph.replay.candidates import Candidate, kinds_done, of_causes, of_parts
 from htagraph.replay.charges import Charges
 from htagraph.replay.excerpt import LARGE, Excerpt, excerpt_of
-from htagraph.replay.predictions import Trials
+from htagraph.replay.predictions import Candidate, Trials, kinds_done, of_causes, of_parts
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.replay.removal import Removal
-from htagraph.replay.replay import Replay
+from htagraph.replay.replay import Removal, Replay
 
 _OF_EVENTS = ("name", "op", "module", "stream")
 
@@ -178,9 +176,9 @@ def _of_edges(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
     if by == "bound":
         labels = Bound.labels()
         bound = times[edges.tail] + weight == times[edges.head]
-        rest = np.where(bound, times[edges.head] - explained_until(dag, edges), 0)
-        rest = np.clip(rest, 0, weight)
-        code = edge_bounds(dag, edges).astype(np.int64)
+        codes, until = edge_bounds(dag, edges)
+        rest = np.clip(np.where(bound, times[edges.head] - until, 0), 0, weight)
+        code = codes.astype(np.int64)
         rest[code == Bound.UNKNOWN_WAITS] = 0
         other = np.where(rest > 0, np.int64(Bound.UNKNOWN_WAITS), -1)
     else:
@@ -486,7 +484,7 @@ def _parts(dag: Dag, replay: Replay, found: NearChains) -> pd.DataFrame:
     edges = replay.edges.take(found.edge)
     event = edges.event.astype(np.int64)
     where = np.where(event >= 0, event, edges.head >> 1)
-    bound = edge_bounds(dag, edges)
+    bound, _ = edge_bounds(dag, edges)
     nameless = np.array([NO_EVENT_NAMES.get(one, "(host gap)") for one in Bound], dtype=object)
     return pd.DataFrame(
         {

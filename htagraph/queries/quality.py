@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.arrays.codes import gather
+from htagraph.arrays.codes import gather, take
 from htagraph.arrays.intervals import sum_by_code
 from htagraph.arrays.matching import group_starts
 from htagraph.arrays.nesting import nest
@@ -538,7 +538,7 @@ def profiler_overhead(dag: Dag, window: Window, path: Segments | None = None) ->
             "sum_ns": sum_by_code(group, found.dur_ns, n),
             "path_ns": path_ns,
             "path_share": path_ns / max(window.dur_ns, 1),
-            "inside": _inside(dag, path.take(segment), group[row], dur_ns, n),
+            "inside": _inside(dag, take(path, segment), group[row], dur_ns, n),
         }
     )
     return frame.sort_values(

@@ -31,8 +31,7 @@ from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 from htagraph.operators.work import Family
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.replay.removal import Removal
-from htagraph.replay.replay import Replay
+from htagraph.replay.replay import Removal, Replay
 
 By = Literal["op", "shape", "kernel", "module", "annotation", "step", "phase", "family"]
 

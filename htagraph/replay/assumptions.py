@@ -12,15 +12,14 @@ from enum import StrEnum, unique
 
 import numpy as np
 
-from htagraph.arrays.codes import gather
+from htagraph.arrays.codes import gather, marked
 from htagraph.arrays.retime import DROPPED, residuals
 from htagraph.model.arrays import I64, brief
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
-from htagraph.replay.latent_waits import held_calls, own_times
-from htagraph.replay.replay import Replay
+from htagraph.replay.replay import Replay, held_calls, own_times
 
 _LESS_SURE = (
     Rule.HOST_POLLS,
@@ -159,10 +158,8 @@ def _own_time(replay: Replay) -> Replay | None:
         return None
     lag = np.where(unsure, DROPPED, replay.lag_ns)
     waits = np.isin(replay.kind, (EdgeKind.SYNC, EdgeKind.QUEUE, EdgeKind.FLOW)) & ~unsure
-    still = np.zeros(len(replay.node), dtype=bool)
-    still[replay.head[waits]] = True
-    freed = np.zeros(len(replay.node), dtype=bool)
-    freed[replay.head[unsure]] = True
+    still = marked(replay.head[waits], len(replay.node))
+    freed = marked(replay.head[unsure], len(replay.node))
     own = replay.rule == Rule.BLOCKING_CALL
     own &= (freed & ~still)[replay.head]
     elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]

@@ -12,11 +12,20 @@ from typing import Any, NoReturn
 
 from htagraph.errors import QueryError
 from htagraph.model.units import TIME_UNITS
-from htagraph.replay.changes import Change, insert, no_wait, remove, reweigh, scale, without
-from htagraph.replay.collective_changes import bandwidth, equalise
+from htagraph.replay.changes import (
+    Change,
+    bandwidth,
+    equalise,
+    insert,
+    no_wait,
+    remove,
+    reweigh,
+    scale,
+    without,
+)
 from htagraph.replay.device_changes import allow_tf32, at_roof, fuse, overlap
+from htagraph.replay.draft import Code, code
 from htagraph.replay.host_changes import graphed, prefetch
-from htagraph.replay.host_code import Code, code
 
 _ALL = "all"
 """Instead of a name: whatever has a roof."""

@@ -1,4 +1,4 @@
-"""Changes to a run: what one is, and changes to the time of named events, causes and edges."""
+"""Changes to a run: what one is, and changes to events, causes, edges and collectives."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from htagraph.arrays.clocks import Clock
 from htagraph.arrays.codes import gather
 from htagraph.arrays.retime import DROPPED
 from htagraph.errors import QueryError, one_of
+from htagraph.explain.segment_pieces import with_part_of
 from htagraph.model.api_calls import WAITING_CALLS, call_meanings
 from htagraph.model.arrays import F64, I64
-from htagraph.model.kinds import Cause, EdgeKind, among
+from htagraph.model.kinds import Cause, EdgeKind, KernelClass, among
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_count
 from htagraph.replay.assumptions import Assumption
-from htagraph.replay.draft import Draft, Events, Parts
-from htagraph.replay.host_code import Code, share_of_code
+from htagraph.replay.draft import Code, Draft, Events, Parts, share_of_code
 
 MOST = 1e6
 """Largest factor, and largest seconds, of a change. Chosen so that times of long traces stay far
@@ -65,7 +65,6 @@ class Change:
         return replace(self, rank=rank)
 
     def __repr__(self) -> str:
-        """Write it."""
         return self.call if self.rank is None else f"{self.call}.on_rank({self.rank})"
 
 
@@ -314,14 +313,7 @@ class TokenSurplus:
         part_ns = self.within(rank, start_ns, start_ns + dur_ns)
         if not part_ns.any():
             return attributed_time
-        rest = attributed_time.assign(
-            start_ns=start_ns + part_ns,
-            dur_ns=dur_ns - part_ns,
-            cause=attributed_time["cause"].astype(object),
-        )
-        surplus = rest.assign(start_ns=start_ns, dur_ns=part_ns, cause=str(Cause.EXPERT_IMBALANCE))
-        both = pd.concat([surplus, rest])
-        return both[both["dur_ns"] > 0].sort_values("start_ns", kind="stable", ignore_index=True)
+        return with_part_of(attributed_time, part_ns, cause=str(Cause.EXPERT_IMBALANCE))
 
 
 def balance(surplus: TokenSurplus) -> Change:
@@ -345,7 +337,6 @@ class EdgeRows:
     head: npt.NDArray[np.integer]
 
     def __repr__(self) -> str:
-        """Count them."""
         return human_count(len(self.row), "edge")
 
 
@@ -436,3 +427,103 @@ def _at_rows(draft: Draft, chosen: EdgeRows) -> I64:
         hint = "take them from `edges` of the graph that you pass to what_if."
         raise QueryError(f"the graph does not have these {chosen}.", hint=hint)
     return np.flatnonzero(np.isin(draft.replay.row, row))
+
+
+_LATENCY_NS = 10_000
+"""Latency of a collective at most, half of it expected (NCCL on one host: 5 to 20 us);
+test_changes has both."""
+
+
+def _latencies_ns(draft: Draft, rows: I64) -> F64:
+    """Latency of the transfer of each edge: as fitted, give or take its error, else assumed."""
+    assumed = {Assumption.RIGID: _LATENCY_NS, Assumption.LOOSE: 0}
+    found = np.full(len(rows), float(assumed.get(draft.assumption, _LATENCY_NS // 2)))
+    if draft.members is None:
+        return found
+    met, member = draft.transfers
+    alpha, error = draft.members.latency_ns[member], draft.members.latency_error[member]
+    more = {Assumption.RIGID: 1.0, Assumption.LOOSE: -1.0}.get(draft.assumption, 0.0)
+    known = np.isfinite(alpha) & np.isin(met, rows)
+    fitted = np.maximum(alpha * (1 + more * error), 0)
+    found[np.searchsorted(rows, met[known])] = fitted[known]
+    return found
+
+
+def bandwidth(by: float) -> Change:
+    """Change: collectives move data faster by a factor; their latency stays.
+
+    This is the alpha-beta model: latency plus size over bandwidth (Hockney 1994). In a job whose
+    collectives have sizes, the latency is that of ``job.bandwidths()``, if there is a fit; else 5
+    us, and between 0 and 10 us by other readings.
+
+    Parameters
+    ----------
+    by : float
+        2 is twice the bandwidth.
+
+    Returns
+    -------
+    Change
+
+    Raises
+    ------
+    QueryError
+        If it is not above 0.
+    """
+    if not by > 0:
+        hint = "2 is twice the bandwidth."
+        raise QueryError(f"bandwidth: by must be above 0, not {by:g}.", hint=hint)
+    return Change(f"bandwidth({by:g})", _faster, (by,))
+
+
+def _faster(draft: Draft, by: float) -> None:
+    """Shorten the transfer part of each collective: all but its latency.
+
+    Matched ranks have known transfers, and a fitted latency if sizes were recorded; else it is
+    assumed. One rank alone does not know how long a collective waited: at the least, the fastest of
+    its name did not.
+    """
+    dag, replay = draft.dag, draft.replay
+    met, _ = draft.transfers
+    communicates = dag.classification.kernel_class == KernelClass.COMMUNICATION
+    runs = (replay.kind == EdgeKind.SPAN) & gather(communicates, replay.event, default=False)
+    rows = np.union1d(np.flatnonzero(runs), met)
+    rows = rows[draft.lag_ns[rows] != DROPPED]
+    if not len(rows):
+        hint = "the question collectives lists what is recorded."
+        raise QueryError("no collective was recorded.", hint=hint)
+    name = dag.events.name[replay.node[replay.head[rows]] >> 1]
+    lag = draft.lag_ns[rows]
+    least = np.full(len(dag.events.symbols), np.iinfo(np.int64).max)
+    np.minimum.at(least, name, lag)
+    waits = np.isin(rows, met, invert=True) & (draft.assumption is Assumption.RIGID)
+    moves = np.where(waits, np.minimum(lag, least[name]), lag)
+    transfer = np.maximum(moves - _latencies_ns(draft, rows), 0)
+    draft.lag_ns[rows] = lag - transfer + np.rint(transfer / by).astype(np.int64)
+
+
+def equalise() -> Change:
+    """Change of a job: no rank arrives at a collective later than the median rank.
+
+    Everything a late rank did since its previous collective is shortened by one factor. Of an even
+    number of ranks, the median is the earlier of the two in the middle.
+
+    Returns
+    -------
+    Change
+    """
+    return Change("equalise()", _on_time)
+
+
+def _on_time(draft: Draft) -> None:
+    """Shorten all edges since the rank's last arrival by one factor, until it is not late.
+
+    At the least, it still arrives with the last of the others.
+    """
+    members, replay = draft.members, draft.replay
+    if members is None:
+        hint = "give the folder with its ranks, or a Job."
+        raise QueryError("equalise needs a job: one rank alone is never late.", hint=hint)
+    rigid = draft.assumption is Assumption.RIGID
+    earlier_ns = members.earlier_ns(replay.ts_ns, at_least=rigid)
+    draft.shorten(earlier_ns[replay.head] - earlier_ns[replay.tail])

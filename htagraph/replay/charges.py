@@ -8,17 +8,17 @@ bottleneck.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
+from htagraph.arrays.codes import take
 from htagraph.arrays.retime import DROPPED
 from htagraph.explain.attributed_time import charged
-from htagraph.explain.edge_bounds import edge_bounds, explained_until
+from htagraph.explain.edge_bounds import edge_bounds
 from htagraph.explain.segments import Segments
-from htagraph.model.arrays import F64, I8, I64, Bools
+from htagraph.model.arrays import F64, I8, I64
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, Cause
 from htagraph.replay.changes import Change, spare
@@ -35,8 +35,7 @@ class EdgeTimes(NamedTuple):
     dur_ns: I64
 
 
-@dataclass(frozen=True)
-class Charges:
+class Charges(NamedTuple):
     """Parts of edges, each charged to one cause."""
 
     rank: I64  # The rank whose edge table it is; -1 of a single trace
@@ -56,8 +55,8 @@ class Charges:
         edges = dag.edges.take(row)
         begin = dag.events.node_ts_ns[edges.tail]
         end = begin + weight_ns[at]
-        known = np.clip(explained_until(dag, edges), begin, end)
-        bound = edge_bounds(dag, edges)
+        bound, until = edge_bounds(dag, edges)
+        known = np.clip(until, begin, end)
         first, rest = np.flatnonzero(known > begin), np.flatnonzero(end > known)
         edge = np.concatenate([first, rest])
         bound = np.append(bound[first], np.full(len(rest), Bound.UNKNOWN_WAITS, dtype=np.int8))
@@ -76,8 +75,7 @@ class Charges:
     @classmethod
     def joined(cls, ranks: Iterable[Charges]) -> Self:
         """Those of several ranks."""
-        columns = zip(*((one.rank, one.row, one.dur_ns, one.cause) for one in ranks), strict=True)
-        return cls(*(np.concatenate(column) for column in columns))
+        return cls(*map(np.concatenate, zip(*ranks, strict=True)))
 
     def with_path(self, segments: pd.DataFrame, attributed_time: pd.DataFrame) -> Charges:
         """The same, but edges of a critical path are charged as there.
@@ -93,8 +91,8 @@ class Charges:
             attributed_time["dur_ns"].to_numpy(np.int64),
             attributed_time["cause"].map(_CODES).to_numpy().astype(np.int8),
         )
-        path = path.where(path.row >= 0)
-        return Charges.joined([self.where(~np.isin(self.edge, path.edge)), path])
+        path = take(path, path.row >= 0)
+        return Charges.joined([take(self, ~np.isin(self.edge, path.edge)), path])
 
     def less(self, rank: int, spared_ns: I64) -> Charges:
         """The same, without time of a rank that goes if it is not late.
@@ -109,19 +107,19 @@ class Charges:
         gone = np.maximum(spared_ns - late_ns, 0) / np.maximum(other_ns, 1)
         left = 1 - np.minimum(gone, 1)[np.where(is_mine, self.row, 0)]
         dur_ns = np.where(is_mine & ~is_late, self.dur_ns * left, self.dur_ns)
-        return Charges(self.rank, self.row, np.rint(dur_ns).astype(np.int64), self.cause)
+        return self._replace(dur_ns=np.rint(dur_ns).astype(np.int64))
 
     def split(self, share: F64, cause: Cause) -> Charges:
         """The same, but a share of the time of each edge is charged to a cause."""
         part_ns = np.floor(self.dur_ns * share[self.row]).astype(np.int64)
         code = np.full(len(self.row), _CODES[cause], dtype=np.int8)
-        parts = Charges(self.rank, self.row, part_ns, code)
-        rest = Charges(self.rank, self.row, self.dur_ns - part_ns, self.cause)
-        return Charges.joined([rest.where(rest.dur_ns > 0), parts.where(part_ns > 0)])
+        parts = self._replace(dur_ns=part_ns, cause=code)
+        rest = self._replace(dur_ns=self.dur_ns - part_ns)
+        return Charges.joined([take(rest, rest.dur_ns > 0), take(parts, part_ns > 0)])
 
     def of_cause(self, cause: Cause) -> Charges:
         """Those of one cause."""
-        return self.where(self.cause == _CODES[cause])
+        return take(self, self.cause == _CODES[cause])
 
     def gone(self, name: str) -> Change:
         """The change that makes all of this time take none."""
@@ -143,10 +141,6 @@ class Charges:
         sums[_CODES[Cause.UNKNOWN_WAITS]] += int(path.dur_ns[~known].sum())
         found = {cause: int(sums[code]) for cause, code in _CODES.items() if sums[code]}
         return dict(sorted(found.items(), key=lambda item: -item[1]))
-
-    def where(self, chosen: Bools) -> Charges:
-        """Some of them."""
-        return Charges(self.rank[chosen], self.row[chosen], self.dur_ns[chosen], self.cause[chosen])
 
     @property
     def edge(self) -> I64:

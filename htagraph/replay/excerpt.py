@@ -13,17 +13,19 @@ import pandas as pd
 
 from htagraph.arrays.binding import bind, topological_order
 from htagraph.arrays.by_head import EdgeColumns, by_head
+from htagraph.arrays.codes import marked
 from htagraph.arrays.retime import DROPPED
 from htagraph.lookup.done_steps import done_steps
 from htagraph.lookup.steady_steps import SteadySteps, steady_steps
 from htagraph.model.arrays import I32, I64, Bools, brief
 from htagraph.model.dag import Classification, Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EventTable, FlowTable, SparseColumn
+from htagraph.model.events import EventTable, FlowTable
 from htagraph.model.kinds import KernelClass
 from htagraph.model.samples import SampleTable
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
+from htagraph.readers.event_filter import taken
 from htagraph.replay.replay import Replay
 
 LARGE = 1_000_000
@@ -156,22 +158,21 @@ def cut_out(dag: Dag, start_ns: int, end_ns: int) -> Dag:
     rows = np.flatnonzero(kept)
     number = np.full(len(events) + 1, -1, dtype=np.int32)
     number[rows] = np.arange(len(rows), dtype=np.int32)
-    taken = replace(
-        _events(events, rows, number), samples=_samples(events.samples, start_ns, end_ns)
-    )
+    samples = _samples(events.samples, start_ns, end_ns)
+    cut = replace(taken(events, rows), flows=FlowTable(), samples=samples)
     edges = _edges(dag.edges, kept, number)
     binding = bind(
         edges.tail,
         edges.head,
         edges.kind,
         edges.lag_ns,
-        taken.node_ts_ns,
-        np.repeat(taken.tiebreak, 2),
+        cut.node_ts_ns,
+        np.repeat(cut.tiebreak, 2),
     )
     classes = dag.classification
     return replace(
         dag,
-        events=taken,
+        events=cut,
         edges=edges,
         parent=number[dag.parent[rows]],
         launch=number[launch[rows]],
@@ -203,26 +204,7 @@ def _edges(edges: EdgeTable, kept: Bools, number: I32) -> EdgeTable:
     )
 
 
-def _events(events: EventTable, rows: I64, number: I32) -> EventTable:
-    """Some events, with their sparse columns."""
-    dense = ("ts_ns", "dur_ns", "kind", "name", "category", "lane", "device", "stream")
-    ids = ("correlation", "external_id")
-    columns = {}
-    for name, column in events.columns.items():
-        there = number[column.event] >= 0
-        columns[name] = SparseColumn(
-            number[column.event[there]].astype(np.int64), column.value[there]
-        )
-    return replace(
-        events,
-        **{name: getattr(events, name)[rows] for name in (*dense, *ids)},
-        flows=FlowTable(),
-        columns=columns,
-    )
-
-
 def _samples(samples: SampleTable, start_ns: int, end_ns: int) -> SampleTable:
-    """Samples in an interval."""
     rows = np.flatnonzero((samples.ts_ns >= start_ns) & (samples.ts_ns < end_ns))
     return replace(
         samples,
@@ -251,8 +233,7 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
     )
     edges = EdgeTable(*by_head([EdgeColumns.of(edges.columns)]))
     times = events.node_ts_ns
-    is_node = np.zeros(len(times), dtype=bool)
-    is_node[dag.order] = True
+    is_node = marked(dag.order, len(times))
     order, cyclic = topological_order(edges.tail, edges.head, times, is_node)
     edges = edges.take(~cyclic)
     binding = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak)
@@ -278,8 +259,7 @@ def _moved(dag: Dag, replay: Replay, times_ns: I64) -> EventTable:
     events = dag.events
     node_ts = events.node_ts_ns.copy()
     node_ts[replay.node] = times_ns
-    known = np.zeros(len(events), dtype=bool)
-    known[replay.node >> 1] = True
+    known = marked(replay.node >> 1, len(events))
     rest = np.flatnonzero(~known)
     if len(rest) and len(replay.node):
         whole = _steps(replay.ts_ns, times_ns)

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from htagraph.arrays.ancestors import nearest
-from htagraph.arrays.codes import distinct, gather
+from htagraph.arrays.codes import distinct, gather, marked
 from htagraph.arrays.intervals import sum_by_code
 from htagraph.arrays.retime import DROPPED
 from htagraph.errors import QueryError
@@ -43,9 +43,7 @@ def _first_launches(dag: Dag) -> Bools:
     calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
     step = step_at(find_steps(events), events.ts_ns[calls]) if len(calls) else calls
     _, at = np.unique(step, return_index=True)
-    first = np.zeros(len(events), dtype=bool)
-    first[calls[at]] = True
-    return first
+    return marked(calls[at], len(events))
 
 
 def graphed() -> Change:
@@ -92,8 +90,7 @@ def _launching(draft: Draft) -> tuple[I64, I64, I64, I64, int]:
         hint = "record device work with ProfilerActivity.CUDA."
         raise QueryError("no launches were recorded, so no graph replaces them.", hint=hint)
     events, owner = dag.events, replay.owner
-    loads = np.zeros(len(events), dtype=bool)
-    loads[batches(dag)] = True
+    loads = marked(batches(dag), len(events))
     waiting = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
     gone = events.is_host & ~draft.nested(loads) & ~np.isin(call_meanings(events), waiting)
     runs = events.kind != EventKind.ANNOTATION
@@ -125,8 +122,7 @@ def _prefetch(draft: Draft, workers: int) -> None:
     if not len(outer):
         hint = "PyTorch's DataLoader records them; name yours data_loading."
         raise QueryError("no host range that loads data was recorded.", hint=hint)
-    is_batch = np.zeros(len(events), dtype=bool)
-    is_batch[outer] = True
+    is_batch = marked(outer, len(events))
     own = draft.replay.rows_owned(draft.nested(is_batch))
     dur_ns = (events.dur_ns - _taken_off(draft, own, is_batch))[outer]
     draft.clear(own)

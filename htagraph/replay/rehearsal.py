@@ -7,6 +7,7 @@ prediction of another run has.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +15,11 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from htagraph.arrays.passes import compiled
+from htagraph.arrays.binding import bind, walk_back
+from htagraph.arrays.codes import marked
 from htagraph.arrays.retime import retime
 from htagraph.lookup.steady_steps import SteadySteps, steady_steps
-from htagraph.model.arrays import I8, I32, I64, Bools, brief
+from htagraph.model.arrays import I64, Bools, brief
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
@@ -61,7 +63,6 @@ class HoldOut:
         return float(np.median(np.abs(self.errors))) if self.errors else None
 
     def __str__(self) -> str:
-        """Describe the test in a sentence."""
         if self.error is None:
             return "no two steps do the same, so no step was predicted from another"
         worst = max(map(abs, self.errors))
@@ -168,8 +169,7 @@ def _carried(replay: Replay, nodes: I64, first_ns: int) -> tuple[I64, Bools]:
     release = np.full(len(nodes), first_ns, dtype=np.int64)
     arrival = replay.ts_ns[replay.tail[edges]] + replay.lag_ns[edges] + replay.extra_ns[edges]
     np.maximum.at(release, local[replay.head[edges]], arrival)
-    is_carried = np.zeros(len(nodes), dtype=bool)
-    is_carried[local[replay.head[edges]]] = True
+    is_carried = marked(local[replay.head[edges]], len(nodes))
     return release, is_carried
 
 
@@ -246,29 +246,63 @@ class Run(NamedTuple):
         return cls(replay, lag_ns, extra_ns, times_ns)
 
 
-@compiled
-def _walk(walk: tuple[int, int], timed: tuple[I64, I32, I64, I64], kind: I8, walked: I64) -> int:
-    """Edges of the path from a time to a position, the last first; ties as in `bind`."""
-    offsets, tail, weight, times = timed
-    since_ns, node = walk
-    n = 0
-    while times[node] > since_ns and offsets[node] < offsets[node + 1]:
-        best = offsets[node]
-        for edge in range(best + 1, offsets[node + 1]):
-            later = times[tail[edge]] + weight[edge] - times[tail[best]] - weight[best]
-            if later == 0:
-                later = times[tail[edge]] - times[tail[best]]
-            if later > 0 or (later == 0 and kind[edge] > kind[best]):
-                best = edge
-        walked[n] = best
-        n += 1
-        node = tail[best]
-    return n
+class Rehearsed(ABC):
+    """A window of a trace or of a job that can be replayed under changes."""
+
+    window: Window
+    clock_error_ns: int = 0  # Error of the clocks in every saving; none of one clock
+
+    @property
+    @abstractmethod
+    def spread(self) -> float:
+        """How much steps of the same work differ."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> Sequence[Assumption]:
+        """The assumptions that apply, `Assumption.AS_BOUND` first."""
+
+    @abstractmethod
+    def changed_ns(
+        self, changes: Sequence[Change], assumption: Assumption = Assumption.AS_BOUND
+    ) -> int:
+        """Length of the window under changes."""
+
+    @abstractmethod
+    def path_after(self, changes: Sequence[Change]) -> EdgeTimes:
+        """The critical path of the changed run, as time of edges."""
+
+    @property
+    def run_to_run_ns(self) -> int:
+        """By how much every saving may differ in another run."""
+        return run_to_run_ns(self.spread, self.window.dur_ns)
+
+    @cached_property
+    def _expected_ns(self) -> dict[tuple[int, ...], tuple[Sequence[Change], int]]:
+        """Expected savings found so far, by the ids of the changes."""
+        return {}
+
+    def saved_ns(self, changes: Sequence[Change]) -> int:
+        """Expected saving of changes."""
+        known, key = self._expected_ns, tuple(map(id, changes))
+        if key not in known:
+            known[key] = changes, self.window.dur_ns - self.changed_ns(changes)
+        return known[key][1]
+
+    def saving(self, changes: Sequence[Change]) -> Saving:
+        """Saving of changes by every reading, and within errors of clocks."""
+        expected, *others = self.assumptions
+        found = [(one, self.window.dur_ns - self.changed_ns(changes, one)) for one in others]
+        return Saving.of(
+            [(expected, self.saved_ns(changes)), *found],
+            clock_error_ns=self.clock_error_ns,
+            run_to_run_ns=self.run_to_run_ns,
+        )
 
 
 @brief
 @dataclass(frozen=True)
-class Rehearsal:
+class Rehearsal(Rehearsed):
     """A window of a graph, to replay under changes."""
 
     dag: Dag
@@ -290,10 +324,10 @@ class Rehearsal:
         _, *others = readings(self.dag, self.replay)
         return (self.expected, *others)
 
-    @cached_property
-    def _expected_ns(self) -> dict[tuple[int, ...], tuple[Sequence[Change], int]]:
-        """Expected savings found so far, by the ids of the changes."""
-        return {}
+    @property
+    def assumptions(self) -> Sequence[Assumption]:
+        """Those of the readings."""
+        return [one.assumption for one in self.readings]
 
     @cached_property
     def hold_out(self) -> HoldOut:
@@ -306,14 +340,9 @@ class Rehearsal:
         return self.replay.bounds(self.window)
 
     @property
-    def clock_error_ns(self) -> int:
-        """Error of the clocks in a saving: none, as there is one clock."""
-        return 0
-
-    @cached_property
-    def run_to_run_ns(self) -> int:
-        """By how much a saving may differ in another run."""
-        return run_to_run_ns(self.hold_out.spread, self.window.dur_ns)
+    def spread(self) -> float:
+        """How much steps of the same work differ."""
+        return self.hold_out.spread
 
     def run(self, changes: Sequence[Change], reading: Reading | None = None) -> Run:
         """Replay the whole trace under changes."""
@@ -331,42 +360,26 @@ class Rehearsal:
         start_ns = int(times_ns[before].max()) + lead_ns if len(before) else self.window.start_ns
         return max(end_ns - start_ns, 0)
 
-    def saved_ns(self, changes: Sequence[Change]) -> int:
-        """Expected saving of changes in the window."""
-        known, key = self._expected_ns, tuple(map(id, changes))
-        if key not in known:
-            known[key] = changes, self.window.dur_ns - self.dur_ns(self.run(changes).times_ns)
-        return known[key][1]
+    def changed_ns(
+        self, changes: Sequence[Change], assumption: Assumption = Assumption.AS_BOUND
+    ) -> int:
+        """Length of the window under changes."""
+        # The other readings take far longer to find than the first.
+        readings = [self.expected] if assumption is Assumption.AS_BOUND else self.readings
+        reading = next(one for one in readings if one.assumption is assumption)
+        return self.dur_ns(self.run(changes, reading).times_ns)
 
     def path_after(self, changes: Sequence[Change]) -> EdgeTimes:
         """The critical path of the changed window, as time of edges."""
         run = self.run(changes)
         replay, times_ns = run.replay, run.times_ns
         window = replay.window_in(times_ns, self.window)
-        walked = np.empty(len(times_ns), dtype=np.int64)
-        n = 0
+        edge = np.empty(0, dtype=np.int32)
         if window.anchor >= 0:
-            walk = window.start_ns, int(replay.places[window.anchor])
-            timed = replay.offsets, replay.tail, run.weight_ns, times_ns
-            n = _walk(walk, timed, replay.kind, walked)
-        edge = walked[:n]
+            last, alike = int(replay.places[window.anchor]), np.zeros(len(times_ns), dtype=np.int64)
+            edges = replay.tail, replay.head, replay.kind, run.weight_ns
+            binding = bind(*edges, times_ns, alike)
+            edge = walk_back(last, binding, replay.tail, times_ns, until_ns=window.start_ns)
         begin_ns = np.maximum(times_ns[replay.tail[edge]], window.start_ns)
         dur_ns = times_ns[replay.head[edge]] - begin_ns
-        return EdgeTimes(np.full(n, -1), replay.row[edge], dur_ns)
-
-    def saving(self, changes: Sequence[Change]) -> Saving:
-        """Saving of changes in the window, by every reading."""
-        expected, *others = self.readings
-        return Saving.of(
-            [
-                (expected.assumption, self.saved_ns(changes)),
-                *(
-                    (
-                        reading.assumption,
-                        self.window.dur_ns - self.dur_ns(self.run(changes, reading).times_ns),
-                    )
-                    for reading in others
-                ),
-            ],
-            run_to_run_ns=self.run_to_run_ns,
-        )
+        return EdgeTimes(np.full(len(edge), -1), replay.row[edge], dur_ns)

@@ -162,7 +162,7 @@ class JobSummary(PathSummary):
         """What the job lacks or has wrong, in sentences."""
         return job_damage_in_words(self.job.rank_damage)
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """How the first rank was recorded."""
         rank = self.job[min(self.job.ranks)]
@@ -181,7 +181,7 @@ class JobSummary(PathSummary):
             said.append(str(job.graphs.kept))
         if not job.graphs.reading.infer:
             said.append(NOT_INFERRED)
-        return said
+        return [*said, *self.slowed]
 
     @property
     def facts(self) -> str:

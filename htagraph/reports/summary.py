@@ -34,8 +34,7 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.quality import quality as quality_of
 from htagraph.readers.storage import name_of
-from htagraph.replay.candidates import TWICE_AS_FAST
-from htagraph.replay.predictions import Trials
+from htagraph.replay.predictions import TWICE_AS_FAST, Trials
 from htagraph.run.graph import TraceGraph
 from htagraph.run.trace import Trace
 from htagraph.writers.answering import answers
@@ -128,20 +127,25 @@ class PathSummary(ABC):
         """What one has to know beyond the window."""
         return []
 
-    @property
+    @cached_property
     @abstractmethod
     def settings(self) -> Settings:
         """How the run was recorded, or the first rank of a job."""
 
     @property
+    def slowed(self) -> list[str]:
+        """A caveat if recording made steps much longer."""
+        settings, step_ns = self.settings, self.path.step_ns
+        said = settings.slowed_in_words(step_ns)
+        if not said or step_ns < _SLOWED * settings.unrecorded_step_ns:
+            return []
+        small = "small operators and Python are shorter than they look here"
+        return [f"{said.capitalize()}. If nothing else ran on the machine, {small}."]
+
+    @property
     def caveats(self) -> list[str]:
         """All that one has to know to read the verdict."""
-        settings, step_ns = self.settings, self.path.step_ns
-        slowed = settings.slowed_in_words(step_ns)
-        if not slowed or step_ns < _SLOWED * settings.unrecorded_step_ns:
-            return [*self.window_caveats, *self.notes]
-        said = f"{slowed.capitalize()}: small operators and Python look longer than they are."
-        return [*self.window_caveats, said, *self.notes]
+        return [*self.window_caveats, *self.notes]
 
     @property
     def window_name(self) -> str:
@@ -225,7 +229,7 @@ class Summary(PathSummary):
         """Number of ranks of the job, None where the file does not say."""
         return self.trace.world_size
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """How the run was recorded."""
         return Settings.of(self.graph.dag.events, self.graph.origin)
@@ -234,7 +238,7 @@ class Summary(PathSummary):
     def window_caveats(self) -> list[str]:
         """What one has to know of the window and its graph."""
         left_out = self.graph.left_out
-        said = [left_out_in_words(left_out)] if left_out else []
+        said = [*([left_out_in_words(left_out)] if left_out else []), *self.slowed]
         return said if self.graph.dag.notes.get("is_inferred", 1) else [*said, NOT_INFERRED]
 
     @property

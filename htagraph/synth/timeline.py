@@ -265,11 +265,9 @@ def timeline(
 def _kind(box: Box, name: str) -> tuple[EventKind, str]:
     """Kind of a box, and its category in a file."""
     if box.bracket == "{":
-        host, device = (
-            (EventKind.ANNOTATION, "user_annotation"),
-            (EventKind.DEVICE_ANNOTATION, "gpu_user_annotation"),
-        )
-        return device if box.on_device else host
+        if box.on_device:
+            return EventKind.DEVICE_ANNOTATION, "gpu_user_annotation"
+        return EventKind.ANNOTATION, "user_annotation"
     if box.on_device:
         special = {
             "Memcpy": (EventKind.MEMCPY, "gpu_memcpy"),

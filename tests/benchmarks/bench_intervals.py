@@ -24,8 +24,7 @@ import pandas as pd
 
 import htagraph as hg
 from htagraph.replay.changes import Change
-from htagraph.replay.predictions import Rehearsed
-from htagraph.replay.rehearsal import Saving, run_to_run_ns
+from htagraph.replay.rehearsal import Rehearsed, Saving, run_to_run_ns
 
 TABLE = Path(__file__).parents[1] / "data" / "real_pairs.csv"
 FIT = (

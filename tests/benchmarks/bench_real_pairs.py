@@ -28,8 +28,8 @@ import htagraph as hg
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import Cause
 from htagraph.queries.cost import trials_on
-from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import Change
+from htagraph.replay.predictions import Candidate
 from htagraph.replay.rehearsal import Rehearsal
 from tests.real_traces import CAPTURES
 

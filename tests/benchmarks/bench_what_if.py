@@ -18,7 +18,7 @@ import tempfile
 from typing import NamedTuple
 
 import htagraph as hg
-from htagraph.replay.predictions import Rehearsed
+from htagraph.replay.rehearsal import Rehearsed
 from tests.synth.program import Program
 from tests.synth.repairs import KINDS, ask, repair
 from tests.synth.simulator import simulate, simulate_job

@@ -151,7 +151,7 @@ def test_a_gap_of_a_thread_of_a_pool_is_a_wait_for_work():
     rows = np.flatnonzero(dag.edges.rule == Rule.WAITS_FOR_WORK).astype(np.int32)
 
     assert waits(dag) == [200]
-    assert edge_bounds(dag, dag.edges.take(rows)).tolist() == [Bound.WAITING_FOR_WORK]
+    assert edge_bounds(dag, dag.edges.take(rows))[0].tolist() == [Bound.WAITING_FOR_WORK]
 
 
 def test_what_a_thread_does_inside_of_its_requests_may_differ():

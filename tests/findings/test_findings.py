@@ -22,7 +22,7 @@ from htagraph.findings.window_bounds import find_bounds, light_on
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.recording import STACKS, Recording
-from htagraph.replay.candidates import UNRANKED
+from htagraph.replay.predictions import UNRANKED
 from htagraph.synth import timeline
 from tests.drawn import drawn_graph
 from tests.findings.planted import CAUSES
@@ -372,8 +372,8 @@ def test_a_cause_has_a_title_and_advice(cause: Cause) -> None:
     """What a report calls it, and what to try."""
     assert cause in TITLES, f"no title of {cause!r} in TITLES of htagraph/findings/findings.py"
     assert cause in ADVICE, (
-        f"no advice on {cause!r} in htagraph/findings/rules.py or device_rules.py; its "
-        "conditions are cases of tests/findings/test_rules.py"
+        f"no advice on {cause!r} in htagraph/findings/rules.py; its conditions "
+        "are cases of tests/findings/test_rules.py"
     )
 
 

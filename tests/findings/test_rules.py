@@ -19,7 +19,7 @@ from htagraph.findings.window_bounds import find_bounds
 from htagraph.lookup.memory_frees import FreesWithin
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.kinds import Bound, Cause, EventKind
-from htagraph.replay.candidates import UNRANKED
+from htagraph.replay.predictions import UNRANKED
 from htagraph.synth import timeline
 from tests.queries.gridded import FOUR_SMS
 

@@ -19,14 +19,14 @@ from htagraph.comparison import run_profile
 from htagraph.compiler.structure import MAX_STREAMS
 from htagraph.job import job, rehearsal
 from htagraph.job.delay_costs import MOST_COMPARED
-from htagraph.job.kept_steps import MOST_COLLECTIVES
+from htagraph.job.windows import MOST_COLLECTIVES
 from htagraph.model.recording import MAX_RANKS
 from htagraph.readers.beside import ncu_tables
 from htagraph.readers.byte_stream import MAX_RATIO
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH
 from htagraph.readers.kineto.header import MAX_TIME_NS
 from htagraph.readers.kineto.trace_document import MAX_BROKEN, MAX_DOCUMENTS, MAX_VALUE
-from htagraph.replay import latent_waits
+from htagraph.replay import replay
 
 N = 3_000
 TEXT = json.dumps(
@@ -102,7 +102,7 @@ def test_the_limits_that_are_stated_are_those_there_are() -> None:
         "times, before and after 1970": MAX_TIME_NS,
         "streams that run work, of all devices": MAX_STREAMS,
         "streams whose work a call for the whole device waits for in a replay, those used last": (
-            latent_waits._MOST_STREAMS
+            replay._MOST_STREAMS
         ),
         "ranks of a job": MAX_RANKS - 1,
         "collectives of a job, of its last steps": MOST_COLLECTIVES,

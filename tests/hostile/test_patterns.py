@@ -18,7 +18,7 @@ import pytest
 
 import htagraph
 from htagraph.errors import QueryError
-from htagraph.job.recorded_groups import stated_ranks
+from htagraph.job.groups import stated_ranks
 from htagraph.model.collective_names import ranks_in_name
 from htagraph.model.symbols import compile_pattern
 from htagraph.queries.communication import short_group

@@ -10,10 +10,9 @@ from hypothesis import given
 
 from htagraph.findings.verdict import Finding
 from htagraph.job.job import Job
-from htagraph.job.lateness import waits_counted_once
+from htagraph.job.lateness import slow_device, waits_counted_once
 from htagraph.job.loading import load_job
-from htagraph.job.perfetto import job_waits
-from htagraph.job.stragglers import slow_device
+from htagraph.job.path import job_waits
 from htagraph.job.timeline import Timeline
 from htagraph.reports.job_summary import JobSummary
 from tests.job.simulated import FEW, MACHINE, loaded, meet, three

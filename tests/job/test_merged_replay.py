@@ -15,15 +15,14 @@ import pytest
 import htagraph as hg
 from htagraph.errors import IncompleteTraceWarning, QueryError
 from htagraph.job.job import Job
-from htagraph.job.kept_steps import KeptSteps, LastSteps
 from htagraph.job.loading import _of_common_steps, load_job
-from htagraph.job.merged_replay import MergedReplay
+from htagraph.job.rehearsal import MergedReplay
 from htagraph.job.timeline import Timeline
+from htagraph.job.windows import KeptSteps, LastSteps
 from htagraph.lookup.find_window import WHOLE
 from htagraph.replay.assumptions import Assumption, Reading
-from htagraph.replay.collective_members import Members
 from htagraph.replay.draft import Draft
-from htagraph.replay.replay import replay_of
+from htagraph.replay.replay import Members, replay_of
 from htagraph.reports.job_summary import JobSummary
 from tests.drawn import drawn_dag
 from tests.job.simulated import MACHINE, WORLD, loaded, meet

@@ -12,9 +12,8 @@ import pytest
 
 from htagraph import load, load_job
 from htagraph.errors import IncompleteTraceWarning
-from htagraph.job.pipeline import Pipeline
+from htagraph.job.pipeline import Pipeline, PipelineCauses
 from htagraph.job.pipeline_actions import RankActions, rank_actions
-from htagraph.job.pipeline_causes import PipelineCauses
 from tests.job.drawn_pipelines import Order, drawn, gpipe, one_forward_one_backward
 
 

@@ -19,7 +19,7 @@ from htagraph.queries.cost import cost
 from htagraph.queries.kernels import graph_nodes
 from htagraph.replay.changes import remove
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.replay.removal import Removal
+from htagraph.replay.replay import Removal
 from htagraph.synth import timeline
 from tests.drawn import drawn_dag, drawn_graph
 from tests.laws.test_query_laws import any_events

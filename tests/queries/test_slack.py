@@ -14,10 +14,9 @@ from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
 from htagraph.queries import cost as room
 from htagraph.queries.cost import _shares, near_chains, near_critical, opportunities, slack
-from htagraph.replay.candidates import Candidate
 from htagraph.replay.changes import scale
 from htagraph.replay.charges import Charges
-from htagraph.replay.predictions import Trials
+from htagraph.replay.predictions import Candidate, Trials
 from htagraph.replay.rehearsal import Rehearsal
 from tests.drawn import drawn_dag, drawn_graph
 from tests.real_traces import located

@@ -12,10 +12,9 @@ import htagraph as hg
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, readings
-from htagraph.replay.candidates import Candidate, of_parts
 from htagraph.replay.changes import Change, scale
 from htagraph.replay.charges import Charges
-from htagraph.replay.predictions import Trials
+from htagraph.replay.predictions import Candidate, Trials, of_parts
 from htagraph.replay.rehearsal import HoldOut, Rehearsal, run_to_run_ns
 from htagraph.replay.replay import replay_of
 from htagraph.synth import timeline

@@ -10,8 +10,8 @@ from htagraph.errors import QueryError
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption
-from htagraph.replay.latent_waits import latent_waits
 from htagraph.replay.rehearsal import Rehearsal
+from htagraph.replay.replay import latent_waits
 from htagraph.synth import timeline
 from tests.drawn import drawn_graph
 from tests.event_rows import taken

@@ -10,8 +10,8 @@ import pandas as pd
 
 from htagraph.errors import QueryError, one_of
 from htagraph.findings.path import CriticalPath
+from htagraph.job.lateness import against_median_rank
 from htagraph.job.path import JobPath
-from htagraph.job.stragglers import against_median_rank
 from htagraph.lookup.steps import find_steps
 from htagraph.model import answers, frames, job_answers
 from htagraph.model.arrays import I64, Bools
