@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
 from importlib import import_module
 from inspect import signature
 from numbers import Integral
@@ -87,8 +86,7 @@ def check_options(asked: type[Questions], question: str, options: Mapping[str, A
 class Questions(ABC):
     """Questions that a graph or a job answers, each with a DataFrame of a declared schema.
 
-    The schema of `idle_time` is `htagraph.model.answers.IDLE_TIME`. Methods are declarations:
-    `_asking` makes each ask the question of its name.
+    The schema of `idle_time` is `htagraph.model.answers.IDLE_TIME`.
     """
 
     @abstractmethod
@@ -118,6 +116,7 @@ class Questions(ABC):
 
     def temporal_breakdown(self) -> pd.DataFrame:
         """Time of each device by what it does: compute, exposed communication, copies, idle."""
+        return self._ask("temporal_breakdown")
 
     def utilization(
         self, *, by: Literal["device", "step", "time"] = "device", bins: int = 100
@@ -126,24 +125,31 @@ class Questions(ABC):
 
         Estimates from launch geometry, with their coverage; over time, in ``bins`` parts.
         """
+        return self._ask("utilization", by=by, bins=bins)
 
     def device_activity(self) -> pd.DataFrame:
         """How busy each device is, from coarse to fine: estimated, and measured by other tools."""
+        return self._ask("device_activity")
 
     def utilization_losses(self) -> pd.DataFrame:
         """Warp slots of each device: used, or why empty, and by which kernel; adds up to 1."""
+        return self._ask("utilization_losses")
 
     def class_overlap(self) -> pd.DataFrame:
         """Time of each device by the classes of work that run at once; it adds up to the window."""
+        return self._ask("class_overlap")
 
     def idle_time(self, *, per: Literal["device", "stream"] = "device") -> pd.DataFrame:
         """Idle time of each device, or stream, by cause; the causes add up to the idle time."""
+        return self._ask("idle_time", per=per)
 
     def idle_intervals(self, *, per: Literal["device", "stream"] = "device") -> pd.DataFrame:
         """Every idle interval of each device, or stream, tiled by its causes."""
+        return self._ask("idle_intervals", per=per)
 
     def idle_categories(self, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
         """Idle time per stream as ``host_wait``, ``kernel_wait`` and other, by HTA's definition."""
+        return self._ask("idle_categories", kernel_wait_ns=kernel_wait_ns)
 
     def kernel_breakdown(
         self,
@@ -162,9 +168,11 @@ class Questions(ABC):
         ] = "class",
     ) -> pd.DataFrame:
         """Number and time of kernels by what they do, or by what launched them."""
+        return self._ask("kernel_breakdown", by=by)
 
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
         """Kernels, copies and fills one by one, with the operator, annotation and module."""
+        return self._ask("kernel_durations", name=name)
 
     def roofline(
         self,
@@ -174,26 +182,35 @@ class Questions(ABC):
         ] = "op",
     ) -> pd.DataFrame:
         """FLOP/s and bytes/s of operators, and the time that they need at their roof."""
+        return self._ask("roofline", by=by)
 
     def mfu(self) -> pd.DataFrame:
         """Model FLOPs utilization of the window and its steps: time at peak over time."""
+        return self._ask("mfu")
 
     def speed_of_light(self) -> pd.DataFrame:
         """How much shorter the window would be with each operator, and with all, at the roof."""
+        return self._ask("speed_of_light")
 
     def overlap(self) -> pd.DataFrame:
         """Communication that overlapped with computation, and communication that was exposed."""
+        return self._ask("overlap")
 
     def exposed_communication(self) -> pd.DataFrame:
         """Exposed time of each communication kernel, and why it could not overlap."""
+        return self._ask("exposed_communication")
 
     def launch_stats(
         self, *, launch_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
     ) -> pd.DataFrame:
         """Launches one by one: the call, its work, its delay, and whether these are outliers."""
+        return self._ask(
+            "launch_stats", launch_cutoff_ns=launch_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
+        )
 
     def graph_nodes(self) -> pd.DataFrame:
         """Nodes of CUDA and HIP graphs: duration and start of each, over all replays."""
+        return self._ask("graph_nodes")
 
     def counters(
         self,
@@ -202,9 +219,11 @@ class Questions(ABC):
         by: Literal["change", "track"] = "change",
     ) -> pd.DataFrame:
         """Values of a counter over time, or what each is: launches outstanding, or bandwidth."""
+        return self._ask("counters", name=name, by=by)
 
     def queue_blocked(self, *, max_queue_length: int = 1_024) -> pd.DataFrame:
         """Time in which each stream's launch queue was full and blocked launch calls."""
+        return self._ask("queue_blocked", max_queue_length=max_queue_length)
 
     def kernel_patterns(
         self,
@@ -217,11 +236,21 @@ class Questions(ABC):
         by: Literal["pattern", "occurrence"] = "pattern",
     ) -> pd.DataFrame:
         """Repeated sequences of kernels, and the gaps that fusing them would save."""
+        return self._ask(
+            "kernel_patterns",
+            under=under,
+            min_length=min_length,
+            max_length=max_length,
+            rank_by=rank_by,
+            top=top,
+            by=by,
+        )
 
     def annotation_breakdown(
         self, *, name: str | re.Pattern[str] = "*", on: Literal["host", "device"] = "host"
     ) -> pd.DataFrame:
         """Host and device time under annotations, or under their projections onto the device."""
+        return self._ask("annotation_breakdown", name=name, on=on)
 
     def operator_breakdown(
         self,
@@ -229,33 +258,42 @@ class Questions(ABC):
         by: Literal["name", "shape", "module", "annotation", "step", "phase"] = "name",
     ) -> pd.DataFrame:
         """Inclusive and exclusive host time, and device time, by operator."""
+        return self._ask("operator_breakdown", by=by)
 
     def operator_tree(self, *, max_depth: int = 100) -> pd.DataFrame:
         """Call tree of operators with inclusive and exclusive time."""
+        return self._ask("operator_tree", max_depth=max_depth)
 
     def opportunities(self) -> pd.DataFrame:
         """Changes that would make the window shorter, each with its predicted saving.
 
         The graph is replayed with each change; `what_if` replays others.
         """
+        return self._ask("opportunities")
 
     def memory_timeline(self) -> pd.DataFrame:
         """Allocations and releases over time, if recorded."""
+        return self._ask("memory_timeline")
 
     def execution_nodes(self) -> pd.DataFrame:
         """Operators with their nodes of an execution trace, if one was added."""
+        return self._ask("execution_nodes")
 
     def step_times(self) -> pd.DataFrame:
         """Length and device use of each step."""
+        return self._ask("step_times")
 
     def steady_state(self) -> pd.DataFrame:
         """Typical steps, the one that represents them, and how the others differ."""
+        return self._ask("steady_state")
 
     def collectives(self) -> pd.DataFrame:
         """Collectives of the rank in the order of their launches."""
+        return self._ask("collectives")
 
     def slack(self) -> pd.DataFrame:
         """Events with total and free float: how much later each may end without delaying others."""
+        return self._ask("slack")
 
     def cost(
         self, *, by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name"
@@ -267,27 +305,33 @@ class Questions(ABC):
         MissingEventsError
             If modules are asked for, and no Python stack was recorded.
         """
+        return self._ask("cost", by=by)
 
     def functions(self) -> pd.DataFrame:
         """Functions of user code by their time on the critical path, with all that they call.
 
         Needs Python stacks.
         """
+        return self._ask("functions")
 
     def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
         """Chains of events that are almost critical.
 
         ``within_ns`` is their largest distance from the path, by default 5% of the window.
         """
+        return self._ask("near_critical", within_ns=within_ns, top=top)
 
     def kinds(self, *, of: Literal["edges", "events"] = "edges") -> pd.DataFrame:
         """Kinds of edges with their rules, or of events: how many, and their share of the path."""
+        return self._ask("kinds", of=of)
 
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers suffer."""
+        return self._ask("quality")
 
     def damage(self) -> pd.DataFrame:
         """What the recording lacks or has wrong, and what that does to the answers."""
+        return self._ask("damage")
 
     def inferences(self, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
         """Inferred edges by rule, with their time on the critical path, or each pair with evidence.
@@ -295,12 +339,14 @@ class Questions(ABC):
         Waits that are not recorded are inferred from the order and times of events;
         ``compile(infer=False)`` turns that off.
         """
+        return self._ask("inferences", by=by)
 
     def profiler_overhead(self) -> pd.DataFrame:
         """Recorded work of the profiler and the driver, and its share of the path.
 
         The cost of recording each event is not in the trace: this is a lower bound.
         """
+        return self._ask("profiler_overhead")
 
     def cupti_counters(self) -> pd.DataFrame:
         """Hardware counters per kernel, of CUPTI or Nsight Compute, with the operators above.
@@ -310,6 +356,7 @@ class Questions(ABC):
         MissingEventsError
             If there are ranges, but not the file that has their counters.
         """
+        return self._ask("cupti_counters")
 
     def cupti_rates(self, *, by: Literal["name", "op", "top_op"] = "name") -> pd.DataFrame:
         """Achieved operations and bytes per second by kernel or operator, from hardware counters.
@@ -319,21 +366,8 @@ class Questions(ABC):
         MissingEventsError
             If there are ranges, but not the file that has their counters.
         """
+        return self._ask("cupti_rates", by=by)
 
     def sampled_counters(self, *, by: Literal["window", "step", "time"] = "window") -> pd.DataFrame:
         """Mean and extremes of each metric that another tool sampled in the window."""
-
-
-def _asking(declared: Question) -> Question:
-    """A method that asks the question of its name, with the options of its declaration."""
-    name, defaults = declared.__name__, declared.__kwdefaults__ or {}
-
-    @wraps(declared)
-    def ask(self: Questions, **options: Any) -> pd.DataFrame:  # noqa: ANN401
-        return self._ask(name, **defaults | options)
-
-    return ask
-
-
-for _name in QUESTIONS.keys() & vars(Questions).keys():  # test_questions says which are missing
-    setattr(Questions, _name, _asking(getattr(Questions, _name)))
+        return self._ask("sampled_counters", by=by)
