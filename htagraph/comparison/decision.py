@@ -36,8 +36,8 @@ State = Literal["confirmed", "smaller", "no effect", "worse", "not comparable", 
 
 _BETWEEN, _FREEDOM = 0.04, 4
 """Deviation of the mean step from recording to recording of one program, as a share, and how many
-degrees of freedom it is worth. Chosen: of 59 edits that change nothing, recorded on a machine that
-others used, none was confirmed (``python -m tests.benchmarks.bench_tries``). Pinned by
+degrees of freedom it is worth. Chosen: of 288 edits that change nothing, recorded on a free and
+on a loaded machine, none was confirmed (``python -m tests.benchmarks.bench_tries``). Pinned by
 test_decision."""
 
 _LEAST_PART = 0.5

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
+from htagraph.arrays.codes import take
 from htagraph.errors import OutputError, QueryError
 from htagraph.findings.path import CriticalPath
 from htagraph.reports.job_summary import JobSummary
@@ -219,7 +220,7 @@ def test_a_very_long_path_stays_under_the_limit(training: Summary, tmp_path: Pat
     """200,000 segments: the page is thinned, says so, and is less than 8 MB."""
     path = training.path
     n = 200_000
-    repeated = path.coded.take(np.arange(n) % path.n_segments)
+    repeated = take(path.coded, np.arange(n) % path.n_segments)
     long_path = CriticalPath(path.dag, type(path.window)(0, 10 * n, "long"))
     long_path.__dict__["coded"] = repeated._replace(
         start_ns=10 * np.arange(n), dur_ns=np.full(n, 10)
