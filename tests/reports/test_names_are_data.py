@@ -83,7 +83,10 @@ def summary_of(name: str) -> hg.Summary:
 def on_terminal(summary: hg.Summary, form: Format) -> str:
     """What a terminal gets: the head of a report, and tables."""
     console = Terminal(
-        width=100, file=io.StringIO(), force_terminal=True, color_system=None, highlight=False
+        width=100,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system=None,
     )
     print_verdict(console, summary)
     for frame in (summary.path.segments, summary.by_op.reset_index()):
